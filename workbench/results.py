@@ -1,0 +1,114 @@
+"""The one place that builds a Dataset: every variable gets its units and long name from the registry below."""
+
+import functools
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import numpy as np
+import xarray as xr
+
+from workbench.errors import FileError
+
+#: name -> (units, long_name); units are pint-readable, "1" for ratios.
+VARIABLES: dict[str, tuple[str, str]] = {
+    "decode_tok_s": ("token/s", "decode speed"),
+    "prefill_tok_s": ("token/s", "prefill speed"),
+    "ttft_s": ("s", "time to first token"),
+    "time_s": ("s", "time of one decode step"),
+    "prefill_time_s": ("s", "time of the prefill"),
+    "memory_bytes": ("byte", "memory needed"),
+    "usable_bytes": ("byte", "memory the model may use"),
+    "headroom_bytes": ("byte", "memory left over"),
+    "weight_bytes": ("byte", "weight bytes read per decode step"),
+    "kv_bytes": ("byte", "KV cache bytes read per decode step"),
+    "file_bytes": ("byte", "size of the weights"),
+    "bits_per_weight": ("bit", "bits per weight"),
+    "flops": ("FLOP", "floating-point operations per decode step"),
+    "arithmetic_intensity": ("FLOP/byte", "arithmetic intensity"),
+    "fits": ("1", "fits in memory"),
+    "max_context": ("token", "longest context that fits"),
+    "lower": ("token/s", "lower end of the 80 % interval of decode speed"),
+    "upper": ("token/s", "upper end of the 80 % interval of decode speed"),
+    "prefill_lower": ("token/s", "lower end of the 80 % interval of prefill speed"),
+    "prefill_upper": ("token/s", "upper end of the 80 % interval of prefill speed"),
+    "naive_tok_s": ("token/s", "bandwidth divided by bytes read"),
+    "bound": ("1", "term that takes the most time"),
+    "trust": ("1", "how far the prediction can be trusted"),
+}
+
+#: coordinate -> (units, long_name)
+COORDS: dict[str, tuple[str, str]] = {
+    "model": ("1", "model"),
+    "device": ("1", "device"),
+    "quant": ("1", "quantisation format"),
+    "engine": ("1", "inference engine"),
+    "context": ("token", "context depth"),
+    "batch": ("1", "sequences in the batch"),
+    "prompt": ("token", "prompt length"),
+    "term": ("1", "part of the token's time"),
+    "kind": ("1", "part of the memory"),
+    "tensor_class": ("1", "kind of tensor"),
+}
+
+
+def dataset(variables: dict, coords: dict | None = None, **attrs) -> xr.Dataset:
+    """Build a Dataset whose variables and coordinates carry units and long_name from the registry.
+
+    Args:
+        variables: name -> DataArray, (dims, values) or a scalar; each name must be registered.
+        coords: name -> labels or values; unregistered names keep their own attrs if they have units.
+        attrs: str, number, bool or list; `source` and `mechanism` are expected of every model.
+
+    Raises:
+        KeyError: a variable without units; that is our fault, not the user's.
+    """
+    ds = xr.Dataset(variables, coords)
+    for names, registered in ((ds.data_vars, VARIABLES), (ds.coords, COORDS)):
+        for name in names:
+            if name in registered:
+                units, long_name = registered[name]
+                ds[name].attrs = {"units": units, "long_name": long_name}
+            elif "units" not in ds[name].attrs or "long_name" not in ds[name].attrs:
+                raise KeyError(f"{name!r} has no units or long_name: add it to results.VARIABLES or COORDS")
+    ds.attrs = {"version": _version(), **attrs}
+    return ds
+
+
+def label(array: xr.DataArray) -> str:
+    """Return the axis label of a variable: long name and units, ratios without brackets."""
+    units = array.attrs.get("units", "1")
+    name = array.attrs.get("long_name", str(array.name))
+    return name if units == "1" else f"{name} [{units}]"
+
+
+def save(ds: xr.Dataset, path: str | Path) -> Path:
+    """Write `ds` as NetCDF-4 to `path` and return it."""
+    path = Path(path)
+    ds.to_netcdf(path, engine="h5netcdf")
+    return path
+
+
+def open_(path: str | Path) -> xr.Dataset:
+    """Read a Dataset written by `save` into memory.
+
+    Raises:
+        FileError: the file is missing or not NetCDF.
+    """
+    try:
+        with xr.open_dataset(path, engine="h5netcdf") as ds:
+            return ds.load()
+    except (OSError, ValueError) as err:
+        raise FileError(f"{path}: not a NetCDF file that the workbench wrote ({err})") from None
+
+
+@functools.cache
+def _version() -> str:
+    try:
+        return version("bottleneck-workbench")
+    except PackageNotFoundError:
+        return "source"
+
+
+def as_float(value) -> np.ndarray:
+    """Return `value` as float64, so that jitted functions see one dtype and compile once."""
+    return np.asarray(value, dtype=np.float64)
