@@ -1,0 +1,126 @@
+"""What each Hugging Face model_type does differently from Llama; everything else is read from the config."""
+
+import dataclasses
+from collections.abc import Mapping
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """How one architecture's tensors follow from its config; the defaults are Llama's."""
+
+    gated: bool = True  # FFN has a gate beside the up projection
+    experts_gated: bool | None = None  # None: as `gated`
+    norms: int = 2  # norm vectors of a layer, without q and k norms
+    norm_bias: bool = False
+    final_norms: int = 1
+    qkv_bias: bool = False
+    out_bias: bool = False
+    ffn_bias: bool = False
+    head_bias: bool = False
+    qk_norm: str = ""  # "head": one vector of head_dim; "heads": over all heads; "" none
+    gate: str = ""  # attention output gate: "element", "head"
+    tied: bool = False  # when the config does not say
+    windows: str = ""  # "all": every layer slides; "pattern": all but every n-th; "opt-in": with use_sliding_window
+    recurrent: str = ""  # kind of recurrent mixer, see accounting.RECURRENT
+    attention: str = "gqa"
+    positions: int | None = None  # learned position embeddings beyond max_position_embeddings; None: none
+    expert_bias: bool = False  # routing bias, one per expert
+    router_bias: bool = False
+    experts_bias: bool = False  # gpt_oss: biases in the experts
+    shared_gate: bool = False  # qwen: a sigmoid gate on the shared expert
+    shared_is_dense_width: bool = False
+    defaults: Mapping = dataclasses.field(default_factory=dict)
+    extra: str = ""  # name of a further accounting function
+
+
+LLAMA = Traits()
+QWEN2 = Traits(qkv_bias=True, windows="opt-in")
+QWEN3 = Traits(qk_norm="head", windows="opt-in")
+GEMMA = Traits(tied=True)
+GEMMA3 = Traits(tied=True, norms=4, qk_norm="head", windows="pattern")
+DEEPSEEK = Traits(attention="mla")
+GPT2 = Traits(gated=False, norm_bias=True, qkv_bias=True, out_bias=True, ffn_bias=True, tied=True)
+GDN = Traits(qk_norm="head", gate="element", recurrent="gated_delta_net", shared_gate=True)
+COHERE = Traits(tied=True, norms=1)
+
+#: model_type -> traits
+ARCHITECTURES: dict[str, Traits] = {
+    "llama": LLAMA,
+    "mistral": Traits(windows="all"),
+    "ministral3": Traits(windows="all"),
+    "mixtral": Traits(windows="all"),
+    "mistral4": DEEPSEEK,
+    "qwen": Traits(qkv_bias=True),
+    "qwen2": QWEN2,
+    "qwen2_moe": dataclasses.replace(QWEN2, shared_gate=True),
+    "qwen3": QWEN3,
+    "qwen3_moe": QWEN3,
+    "qwen3_next": GDN,
+    "qwen3_5_text": GDN,
+    "qwen3_5_moe_text": GDN,
+    "gemma": GEMMA,
+    "gemma2": Traits(tied=True, norms=4, windows="pattern"),
+    "gemma3_text": GEMMA3,
+    "gemma3n_text": GEMMA3,
+    "gemma4_text": GEMMA3,
+    "gemma4_unified_text": GEMMA3,
+    "phi": Traits(gated=False, norms=1, norm_bias=True, qkv_bias=True, out_bias=True, ffn_bias=True, head_bias=True),
+    "phi3": Traits(windows="all"),
+    "phimoe": Traits(norm_bias=True, qkv_bias=True, out_bias=True, head_bias=True),
+    "gpt_oss": Traits(qkv_bias=True, out_bias=True, router_bias=True, experts_bias=True),
+    "glm": Traits(qkv_bias=True),
+    "glm4": Traits(norms=4),
+    "chatglm": Traits(qkv_bias=True),
+    "glm4_moe": Traits(expert_bias=True),
+    "glm4_moe_lite": dataclasses.replace(DEEPSEEK, expert_bias=True),
+    "deepseek_v2": DEEPSEEK,
+    "deepseek_v2_mha": LLAMA,
+    "deepseek_v3": dataclasses.replace(DEEPSEEK, expert_bias=True),
+    "deepseek_v4": Traits(attention="v4"),
+    "llama4_text": Traits(defaults={"num_shared_experts": 1}),
+    "olmo2": Traits(qk_norm="heads"),
+    "olmoe": Traits(qk_norm="heads"),
+    "dots1": Traits(qk_norm="head", expert_bias=True),
+    "hunyuan_v1_dense": Traits(qk_norm="head", tied=True),
+    "hunyuan_v1_moe": Traits(qk_norm="head", tied=True),
+    "minimax_m2": Traits(qk_norm="heads", expert_bias=True),
+    "nemotron": Traits(gated=False, norm_bias=True),
+    "nemotron_h": Traits(gated=False, recurrent="mamba2", expert_bias=True),
+    "granite": LLAMA,
+    "granitemoe": LLAMA,
+    "granitemoehybrid": Traits(recurrent="mamba2"),
+    "lfm2": Traits(qk_norm="head", tied=True, recurrent="short_convolution"),
+    "lfm2_moe": Traits(qk_norm="head", tied=True, recurrent="short_convolution", expert_bias=True),
+    "cohere": COHERE,
+    "cohere2": dataclasses.replace(COHERE, windows="pattern"),
+    "cohere2_moe": COHERE,
+    "exaone": LLAMA,
+    "apertus": Traits(gated=False, qk_norm="head"),
+    "smollm3": Traits(tied=True),
+    "internlm2": LLAMA,
+    "internlm3": LLAMA,
+    "ernie4_5": Traits(tied=True),
+    "ernie4_5_moe": Traits(tied=True, expert_bias=True),
+    "minicpm": LLAMA,
+    "minicpm3": DEEPSEEK,
+    "starcoder2": dataclasses.replace(GPT2, windows="all"),
+    "gpt_bigcode": dataclasses.replace(GPT2, positions=0, defaults={"num_key_value_heads": 1}),
+    "gpt_neox": dataclasses.replace(GPT2, tied=False),
+    "stablelm": Traits(norm_bias=True),
+    "helium": LLAMA,
+    "bloom": dataclasses.replace(GPT2, final_norms=2),
+    "opt": dataclasses.replace(GPT2, positions=2),
+    "kimi_linear": Traits(attention="mla", recurrent="kimi_delta", expert_bias=True),
+    "jamba": Traits(recurrent="mamba"),
+    "falcon_h1": Traits(recurrent="mamba2"),
+    "rwkv7": Traits(gated=False, norm_bias=True, recurrent="rwkv7"),
+    "baichuan": LLAMA,
+    "mellum": Traits(qk_norm="head"),
+    "afmoe": Traits(qk_norm="head", gate="element", norms=4, expert_bias=True),
+    "laguna": Traits(qk_norm="head", gate="head"),
+    "step3p5": Traits(qk_norm="head", gate="head", expert_bias=True),
+    "muse_glimmer_text": LLAMA,
+    "telechat": LLAMA,
+    "smallthinker": LLAMA,
+    "arcee": Traits(gated=False),
+}

@@ -1,0 +1,100 @@
+"""Models by name: presets and their aliases, and an estimate for a model of which only the size is known."""
+
+import functools
+import math
+import re
+
+import numpy as np
+
+from workbench import data
+from workbench.errors import SpecError, UnknownNameError
+from workbench.specs import hf
+from workbench.specs.model import INDEX, Model
+
+#: parts of a repository or file name that do not change the geometry
+DECORATION = re.compile(
+    r"(\.gguf|-gguf|-mlx.*|-awq.*|-gptq.*|-onnx.*|-(instruct|chat|it|base|hf|qat|thinking|bf16|fp16|f16|fp8|f32)"
+    r"|[-.](ud-)?i?q\d(_[a-z0-9]+)*|[-.](iq|tq)\d.*|-(mxfp|nvfp)\d.*|-?\d(\.\d+)?-?bits?|-\d{5}-of-\d{5})$"
+)
+SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+ACTIVE = re.compile(r"(?<![a-z0-9])a(\d+(?:\.\d+)?)([bm])(?![a-z0-9])")
+UNIT = {"b": 1e9, "m": 1e6}
+
+
+def models() -> list[str]:
+    """Return the names of the model presets."""
+    return sorted(_canonical())
+
+
+def preset(name: str) -> Model:
+    """Return the preset `name`: a slug, a canonical name or a known alias; see `Model.preset`."""
+    slug = _find(str(name))
+    if slug is None:
+        raise UnknownNameError("model", name, models())
+    return _load(slug)
+
+
+def resolve(name: str) -> Model:
+    """Return the best Model for a free-form name: preset or alias, the name without decoration, else by its size.
+
+    Raises:
+        UnknownNameError: neither a known name nor a size such as "7B" or "30B-A3B" in it.
+    """
+    slug = _find(str(name)) or _find_plain(str(name))
+    if slug is not None:
+        return _load(slug)
+    total, active = _sizes(str(name))
+    if total is None:
+        raise UnknownNameError("model", name, models())
+    return generic(str(name), total, active)
+
+
+@functools.cache
+def _canonical() -> dict[str, str]:
+    """slug -> canonical name; on a collision the less known, further down the catalogue, keeps its organisation."""
+    found: dict[str, str] = {}
+    for row in data.rows("models.csv"):
+        name = row["canonical_name"]
+        slug = data.slug(name)
+        found[data.slug(name.replace("/", " ")) if slug in found else slug] = name
+    return found
+
+
+@functools.cache
+def _aliases() -> dict[str, str]:
+    """Every known spelling, as a slug -> preset slug; presets win over aliases."""
+    slugs = {name: slug for slug, name in _canonical().items()}
+    known = {data.slug(a["spelling"]): slugs[a["canonical_name"]]
+             for a in data.rows("model_aliases.csv") if a["canonical_name"] in slugs}
+    return known | {slug: slug for slug in _canonical()}
+
+
+@functools.cache
+def _plain() -> dict[str, str]:
+    """Undecorated spelling -> preset slug; the catalogue's own names win."""
+    known = {plain(alias): slug for alias, slug in reversed(_aliases().items())}
+    return known | {plain(slug): slug for slug in reversed(_canonical())}
+
+
+def plain(name: str) -> str:
+    """Return `name` without organisation, file ending, quantisation and tuning suffixes: 'llama-3.1-8b'."""
+    text, before = data.slug(name), None
+    text = re.sub(r"[ :]", "-", name.rsplit("/", 1)[-1].lower())
+    while text != before:
+        before, text = text, DECORATION.sub("", text)
+    return data.slug(text).replace("meta-", "", 1)
+
+
+def _find(name: str) -> str | None:
+    return _aliases().get(data.slug(name))
+
+
+def _find_plain(name: str) -> str | None:
+    return _plain().get(plain(name))
+
+
+@functools.cache
+def _load(slug: str) -> Model:
+    name = _canonical()[slug]
+    fields = data.document(f"models/{name.replace('/', '--')}.json")
+    return hf.account(fields, slug, fields.get("_source", name))

@@ -1,0 +1,134 @@
+"""A Hugging Face config.json as untrusted input: every field is checked when read, and what nobody read is known."""
+
+import math
+import re
+from collections.abc import Mapping
+
+from workbench.errors import SpecError
+
+#: the name used here -> what other model families call the same field
+SPELLINGS = {
+    "hidden_size": ("n_embd", "d_model", "model_dim", "dim"),
+    "num_hidden_layers": ("n_layer", "n_layers", "num_layers"),
+    "num_attention_heads": ("n_head", "n_heads", "num_heads"),
+    "num_key_value_heads": ("multi_query_group_num", "num_kv_heads", "n_head_kv", "num_query_groups"),
+    "head_dim": ("kv_channels", "attention_head_dim"),
+    "intermediate_size": ("ffn_hidden_size", "n_inner", "ffn_dim", "ffn_hidden_dim"),
+    "vocab_size": ("padded_vocab_size",),
+    "max_position_embeddings": ("n_positions", "seq_length", "max_seq_len", "model_max_length", "n_ctx",
+                                "max_sequence_length"),
+    "num_experts": ("n_routed_experts", "num_local_experts", "moe_num_experts", "moe_num_primary_experts",
+                    "num_routed_experts"),
+    "num_experts_per_tok": ("moe_topk", "moe_k", "top_k_experts", "num_experts_per_token", "moe_top_k",
+                            "moe_num_active_primary_experts", "num_selected_experts"),
+    "moe_intermediate_size": ("moe_ffn_hidden_size", "expert_ffn_hidden_size"),
+    "num_shared_experts": ("n_shared_experts", "moe_num_shared_experts", "num_shared_expert"),
+    "shared_expert_intermediate_size": ("moe_shared_expert_intermediate_size", "share_expert_dim",
+                                        "shared_intermediate_size"),
+    "first_k_dense_replace": ("num_dense_layers", "moe_layer_start_index"),
+    "num_nextn_predict_layers": ("mtp_num_hidden_layers",),
+    "sliding_window": ("attention_chunk_size", "sliding_window_size"),
+    "sliding_window_pattern": ("_sliding_window_pattern",),
+    "tie_word_embeddings": ("tie_embedding",),
+}
+
+#: no real model comes near these; a claim above is a broken or hostile file
+LIMITS = {"num_hidden_layers": 10_000, "vocab_size": 10**8, "max_position_embeddings": 10**10}
+LIMIT = 10**7
+
+GEOMETRY = re.compile(r"_size$|_dim$|^num_|^n_|rank|layer")
+#: look like geometry, change no byte and no FLOP that is counted
+IGNORED = re.compile(
+    r"^(num_(labels|beams|beam_groups|return_sequences|logits_to_keep|hash_layers|mtp_modules|loops|channels)"
+    r"|chunk_size(_feed_forward)?|max_window_layers|n_group|n_groups_?|rotary_dim|no_rope_layer_interval"
+    r"|.*layer_?norm.*|.*layer_?drop.*|.*layer_scale.*|encoder_no_repeat_ngram_size|no_repeat_ngram_size"
+    r"|diversity_.*|image_size|patch_size|.*vision.*|.*image.*|.*audio.*|.*video.*|bos_.*|eos_.*|pad_.*"
+    r"|(base|global|swa)_?rope.*|index_.*|scale_.*|.*_layer_idx|pretraining_tp|mamba_chunk_size|ssm_chunk_size"
+    r"|kernel_size|layer_norm_eps|dense_attention_every_n_layers|mlp_hidden_act|original_.*|final_.*"
+    r"|num_key_value_groups|num_nextn.*|mtp_.*|num_experts_per_group|n_future_.*|logits_.*|gate_.*_layer)$"
+)
+
+
+class Config:
+    """The text decoder's fields of one config.json; remembers which were read."""
+
+    def __init__(self, fields: Mapping, defaults: Mapping | None = None):
+        self.fields = {str(k): v for k, v in fields.items() if v is not None}
+        self.defaults = defaults or {}
+        self.read: set[str] = set()
+
+    def spelled(self, field: str) -> str | None:
+        """Return the spelling under which the file gives `field`, or None where it does not."""
+        spellings = (field, *SPELLINGS.get(field, ()))
+        self.read.update(spellings)
+        return next((name for name in spellings if name in self.fields), None)
+
+    def get(self, field: str, default=None):
+        """Return the raw value of `field`, the family's default, or `default`."""
+        name = self.spelled(field)
+        return self.defaults.get(field, default) if name is None else self.fields[name]
+
+    def flag(self, field: str, default: bool = False) -> bool:
+        """Return a true/false field.
+
+        Raises:
+            SpecError: neither true nor false.
+        """
+        value = self.get(field, default)
+        if not isinstance(value, bool):
+            raise SpecError(f"{field}: {_show(value)} must be true or false")
+        return value
+
+    def integer(self, field: str, default: int | None = None, *, low: int = 1) -> int:
+        """Return a whole number between `low` and what any real model could have.
+
+        Raises:
+            SpecError: the field is missing, not a whole number, or outside the range.
+        """
+        value = self.get(field, default)
+        if value is None:
+            also = ", ".join(SPELLINGS.get(field, ()))
+            raise SpecError(f"{field} is missing{f' (also accepted: {also})' if also else ''}: "
+                            "the size of the model depends on it")
+        if isinstance(value, list) and value and all(v == value[0] for v in value):
+            value = value[0]
+        return whole(value, self.spelled(field) or field, low, LIMITS.get(field, LIMIT))
+
+    def integers(self, field: str, count: int, default: int | None = None) -> list[int]:
+        """Return one whole number per layer; a single number stands for all `count` layers."""
+        value = self.get(field, default)
+        if not isinstance(value, list):
+            return [self.integer(field, default)] * count
+        self.length(field, value, count)
+        return [whole(v, f"{field}[{i}]", 0, LIMIT) for i, v in enumerate(value)]
+
+    def length(self, field: str, value: list, layers: int) -> None:
+        """Refuse a per-layer list whose length is not the number of layers."""
+        if not isinstance(value, list) or len(value) != layers:
+            got = f"{len(value)} entries" if isinstance(value, list) else _show(value)
+            raise SpecError(f"{field}: {got}, but num_hidden_layers is {layers}; give a list with one entry per layer")
+
+    def unread_geometry(self) -> list[str]:
+        """Return the fields that look like geometry, have a value, and that no accounting read."""
+        return sorted(
+            name for name, value in self.fields.items()
+            if name not in self.read and GEOMETRY.search(name) and not IGNORED.search(name) and _matters(value)
+        )
+
+
+def whole(value, field: str, low: int, high: int) -> int:
+    """Return `value` as an int in [low, high], or raise a SpecError that names `field`."""
+    good = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not good or value != int(value) or not low <= value <= high:
+        raise SpecError(f"{field}: {_show(value)} must be a whole number from {low} to {high}")
+    return int(value)
+
+
+def _matters(value) -> bool:
+    if isinstance(value, (list, dict)):
+        return bool(value)
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+
+
+def _show(value) -> str:
+    return repr(value)[:60] if not isinstance(value, int) or abs(value) < 10**30 else "an integer of over 30 digits"
