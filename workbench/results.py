@@ -34,12 +34,24 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "naive_tok_s": ("token/s", "bandwidth divided by bytes read"),
     "bound": ("1", "term that takes the most time"),
     "trust": ("1", "how far the prediction can be trusted"),
+    "device_bandwidth": ("byte/s", "memory bandwidth"),
+    "device_memory": ("byte", "largest memory sold"),
+    "device_flops": ("FLOP/s", "peak FP16 rate"),
+    "device_cores": ("1", "cores"),
+    "device_link": ("byte/s", "link bandwidth, one direction"),
+    "device_host_bandwidth": ("byte/s", "host memory bandwidth"),
+    "device_cache": ("byte", "last-level cache on the chip"),
+    "device_clock": ("Hz", "boost clock"),
+    "device_npu_ops": ("1/s", "NPU operations per second"),
+    "device_power": ("W", "power limit"),
 }
 
 #: coordinate -> (units, long_name)
 COORDS: dict[str, tuple[str, str]] = {
     "model": ("1", "model"),
     "device": ("1", "device"),
+    "device_class": ("1", "device class"),
+    "generation": ("1", "hardware generation"),
     "quant": ("1", "quantisation format"),
     "engine": ("1", "inference engine"),
     "context": ("token", "context depth"),
