@@ -1,0 +1,43 @@
+"""Every notebook runs top to bottom in time, and none is kept with its outputs."""
+
+import time
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
+LIMIT_S = 60  # a reader waits no longer
+HANG_S = 120  # one cell
+
+every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+
+
+@pytest.mark.notebook
+@every_notebook
+def test_runs_in_time(path, tmp_path):
+    """Runs in an empty folder, so that no notebook leans on where it was started."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(
+        notebook,
+        timeout=HANG_S,
+        kernel_name="python3",
+        resources={"metadata": {"path": str(tmp_path)}},
+        store_widget_state=False,
+    )
+    start = time.monotonic()
+    client.execute()
+    seconds = time.monotonic() - start
+    print(f"{path.name}: {seconds:.1f} s")
+    assert seconds < LIMIT_S
+
+
+@every_notebook
+def test_is_kept_stripped(path):
+    """With a named kernel, too: JupyterLab stops to ask for one otherwise."""
+    notebook = nbformat.read(path, as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not [cell.source for cell in code if cell.outputs or cell.execution_count], "make fix"
+    assert "widgets" not in notebook.metadata, "make fix"
+    assert notebook.metadata.kernelspec.name == "python3"
