@@ -8,56 +8,64 @@ from workbench.specs.layers import Layer
 
 
 def attention(config: Config, traits: Traits, layer: Layer) -> Counter:
-    """Return the parameters of one attention block, grouped-query or multi-head latent."""
-    if traits.attention == "mla" and config.get("kv_lora_rank"):
+    """Return the parameters of one attention block: grouped-query, multi-head latent or compressed."""
+    if latent(config, traits):
         return _latent(config, layer)
-    if traits.attention == "v4":
+    if traits.attention == "compressed":
         return _compressed(config, layer)
+    return _grouped(config, traits, layer)
+
+
+def _grouped(config: Config, traits: Traits, layer: Layer) -> Counter:
     hidden = config.integer("hidden_size")
     q, kv = layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim
     v = 0 if config.flag("attention_k_eq_v") and layer.attention == "full" else kv
-    stored = Counter(attention_qk=hidden * kv, attention_v=hidden * v)
-    norms = _qk_norm(config, traits, layer)
-    qkv_bias = config.get("attention_bias", config.get("qkv_bias", config.get("use_qkv_bias", traits.qkv_bias)))
-    out_bias = traits.out_bias
-    norms += qkv_bias * (q + kv + v) + out_bias * hidden
+    q_norm, k_norm = _qk_norm(config, traits, layer)
+    biased = config.get("attention_bias", config.get("qkv_bias", config.get("use_qkv_bias", traits.qkv_bias)))
+    small = q_norm + bool(biased) * (q + kv + v) + traits.out_bias * hidden + traits.sinks * layer.heads
     gate = {"element": q, "head": layer.heads}.get(traits.gate, 0)
-    total = Counter(attention_qk=hidden * (q + gate), attention_out=q * hidden, norm=norms)
-    if not layer.own_kv:  # the checkpoint keeps K and V of layers that use an earlier cache; nobody reads them
-        return total + Counter(lookup=stored.total())
-    return total + stored
+    total = Counter(attention_qk=hidden * (q + gate), attention_out=q * hidden, norm=small)
+    own = Counter(attention_qk=hidden * kv, attention_v=hidden * v, norm=k_norm)
+    # a layer that uses the cache of an earlier one still has K and V in the checkpoint; nobody reads them
+    return total + (own if layer.own_kv else Counter(lookup=own.total()))
 
 
-def _qk_norm(config: Config, traits: Traits, layer: Layer) -> int:
-    on = config.get("use_qk_norm", config.get("qk_layernorm", True))
-    if not on:
-        return 0
-    return {
-        "head": 2 * layer.head_dim,
-        "heads": (layer.heads + layer.kv_heads) * layer.head_dim,
-    }.get(traits.qk_norm, 0)
+def _qk_norm(config: Config, traits: Traits, layer: Layer) -> tuple[int, int]:
+    if not traits.qk_norm or not config.get("use_qk_norm", config.get("qk_layernorm", True)):
+        return 0, 0
+    wide = traits.qk_norm == "heads"
+    return layer.head_dim * (layer.heads if wide else 1), layer.head_dim * (layer.kv_heads if wide else 1)
+
+
+def latent(config: Config, traits: Traits) -> bool:
+    """Whether the cache holds MLA's latent vector instead of K and V."""
+    return traits.attention == "latent" and bool(config.get("kv_lora_rank"))
 
 
 def _latent(config: Config, layer: Layer) -> Counter:
     """MLA, DeepSeek-V2 (arXiv 2405.04434, section 2.1): K and V come from one latent vector per token."""
     hidden, heads = config.integer("hidden_size"), layer.heads
-    latent, rope = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim")
+    width, rope = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim")
     nope, value = config.integer("qk_nope_head_dim"), config.integer("v_head_dim")
     query, rank = heads * (nope + rope), config.integer("q_lora_rank", 0, low=0)
     q = hidden * rank + rank * query if rank else hidden * query
-    kv = hidden * (latent + rope) + latent * heads * (nope + value)
-    return Counter(attention_qk=q + kv, attention_out=heads * value * hidden, norm=rank + latent)
+    kv = hidden * (width + rope) + width * heads * (nope + value)
+    return Counter(attention_qk=q + kv, attention_out=heads * value * hidden, norm=rank + width)
 
 
 def _compressed(config: Config, layer: Layer) -> Counter:
-    return Counter()
+    """DeepSeek-V4: one KV head, low-rank q, and an output projection that is low-rank in groups of heads."""
+    hidden, q, kv = config.integer("hidden_size"), layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim
+    rank, out_rank, groups = (config.integer(n) for n in ("q_lora_rank", "o_lora_rank", "o_groups"))
+    return Counter(attention_qk=hidden * rank + rank * q + hidden * kv, norm=rank + kv + layer.heads,
+                   attention_out=q * out_rank + groups * out_rank * hidden)
 
 
 def kv_elements(config: Config, traits: Traits, layer: Layer) -> int:
     """Return the cache elements one token adds in one layer: K and V of every KV head, or MLA's latent and RoPE key."""
-    if not layer.attention or not layer.own_kv:
+    if not layer.attention or not layer.own_kv or traits.attention == "compressed":
         return 0
-    if traits.attention == "mla" and config.get("kv_lora_rank"):
+    if latent(config, traits):
         return config.integer("kv_lora_rank") + config.integer("qk_rope_head_dim")
     return 2 * layer.kv_heads * layer.head_dim
 
@@ -67,9 +75,9 @@ def attention_flops(config: Config, traits: Traits, layer: Layer) -> int:
 
     MLA works in the latent space (absorbed form): 2 (latent + rope) for QK and 2 latent for PV per head.
     """
-    if traits.attention == "mla" and config.get("kv_lora_rank"):
-        latent = config.integer("kv_lora_rank")
-        return 2 * layer.heads * (2 * latent + config.integer("qk_rope_head_dim"))
+    if latent(config, traits):
+        width = config.integer("kv_lora_rank")
+        return 2 * layer.heads * (2 * width + config.integer("qk_rope_head_dim"))
     return 4 * layer.heads * layer.head_dim
 
 
@@ -90,25 +98,23 @@ def _mlp(config: Config, traits: Traits, width: int, kind: str, *, hidden: int |
 
 
 def _moe(config: Config, traits: Traits, layer: Layer) -> Counter:
-    hidden, experts = config.integer("hidden_size"), config.integer("num_experts")
-    width = expert_width(config)
-    inner = config.integer("moe_latent_size", hidden)
+    hidden, experts, width = config.integer("hidden_size"), config.integer("num_experts"), expert_width(config)
+    inner = config.integer("moe_latent_size", hidden)  # Nemotron 3 Super routes a projection of the hidden state
     one = _mlp(config, traits, width, "expert", hidden=inner)
+    if traits.experts_bias:
+        one.update(expert_up=width * (1 + traits.gated), expert_down=hidden)
     routed = Counter({name: n * experts for name, n in one.items() if name != "norm"})
-    latent = 2 * hidden * inner if inner != hidden else 0
-    small = traits.expert_bias * experts + traits.router_bias * experts
-    small += traits.experts_bias * experts * (width * (1 + traits.gated) + hidden)
     shared = shared_width(config, width)
-    gate = hidden if traits.shared_gate and shared else 0
-    always = _mlp(config, traits, shared, "shared")
-    return routed + always + Counter(router=hidden * experts + gate, norm=small, shared_up=latent)
+    always = _mlp(config, traits, shared, "shared") if shared else Counter()
+    always["shared_up"] += 2 * hidden * inner * (inner != hidden)
+    router = hidden * (experts + bool(traits.shared_gate and shared))
+    beside = 4 * hidden + experts if layer.ffn == "both" else 0  # Gemma 4: three more norms, router and expert scales
+    return routed + always + Counter(router=router, norm=(traits.expert_bias + traits.router_bias) * experts + beside)
 
 
 def expert_width(config: Config) -> int:
     """Return the hidden width of one routed expert."""
-    if config.spelled("moe_intermediate_size"):
-        return config.integer("moe_intermediate_size")
-    return config.integer("intermediate_size")
+    return config.integer("moe_intermediate_size" if config.spelled("moe_intermediate_size") else "intermediate_size")
 
 
 def shared_width(config: Config, width: int) -> int:

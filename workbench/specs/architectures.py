@@ -9,7 +9,6 @@ class Traits:
     """How one architecture's tensors follow from its config; the defaults are Llama's."""
 
     gated: bool = True  # FFN has a gate beside the up projection
-    experts_gated: bool | None = None  # None: as `gated`
     norms: int = 2  # norm vectors of a layer, without q and k norms
     norm_bias: bool = False
     final_norms: int = 1
@@ -21,16 +20,19 @@ class Traits:
     gate: str = ""  # attention output gate: "element", "head"
     tied: bool = False  # when the config does not say
     windows: str = ""  # "all": every layer slides; "pattern": all but every n-th; "opt-in": with use_sliding_window
-    recurrent: str = ""  # kind of recurrent mixer, see accounting.RECURRENT
-    attention: str = "gqa"
+    recurrent: str = ""  # kind of recurrent mixer, a name in recurrent.RECURRENT
+    mixing: str = "interval"  # recurrent layers: all but every n-th; "parallel": beside attention; "only": all
+    attention: str = "grouped"  # "latent": MLA; "compressed": DeepSeek-V4
+    sinks: bool = False
+    ffn_per_hidden: int = 0  # FFN width in hidden sizes when the config does not say; 0: it must
+    doubled_width: bool = False  # intermediate_size counts gate and up together
     positions: int | None = None  # learned position embeddings beyond max_position_embeddings; None: none
     expert_bias: bool = False  # routing bias, one per expert
     router_bias: bool = False
-    experts_bias: bool = False  # gpt_oss: biases in the experts
-    shared_gate: bool = False  # qwen: a sigmoid gate on the shared expert
-    shared_is_dense_width: bool = False
+    experts_bias: bool = False  # on the matrices of each expert
+    shared_gate: bool = False  # one more vector: a sigmoid gate on the shared expert
+    prediction: str = "block"  # prediction layers: like the last block; "embeddings": and their own; "dense" FFN
     defaults: Mapping = dataclasses.field(default_factory=dict)
-    extra: str = ""  # name of a further accounting function
 
 
 LLAMA = Traits()
@@ -38,8 +40,9 @@ QWEN2 = Traits(qkv_bias=True, windows="opt-in")
 QWEN3 = Traits(qk_norm="head", windows="opt-in")
 GEMMA = Traits(tied=True)
 GEMMA3 = Traits(tied=True, norms=4, qk_norm="head", windows="pattern")
-DEEPSEEK = Traits(attention="mla")
-GPT2 = Traits(gated=False, norm_bias=True, qkv_bias=True, out_bias=True, ffn_bias=True, tied=True)
+DEEPSEEK = Traits(attention="latent")
+DEEPSEEK_V3 = Traits(attention="latent", expert_bias=True, prediction="embeddings")
+GPT2 = Traits(gated=False, ffn_per_hidden=4, norm_bias=True, qkv_bias=True, out_bias=True, ffn_bias=True, tied=True)
 GDN = Traits(qk_norm="head", gate="element", recurrent="gated_delta_net", shared_gate=True)
 COHERE = Traits(tied=True, norms=1)
 
@@ -50,7 +53,7 @@ ARCHITECTURES: dict[str, Traits] = {
     "ministral3": Traits(windows="all"),
     "mixtral": Traits(windows="all"),
     "mistral4": DEEPSEEK,
-    "qwen": Traits(qkv_bias=True),
+    "qwen": Traits(qkv_bias=True, doubled_width=True),
     "qwen2": QWEN2,
     "qwen2_moe": dataclasses.replace(QWEN2, shared_gate=True),
     "qwen3": QWEN3,
@@ -67,16 +70,16 @@ ARCHITECTURES: dict[str, Traits] = {
     "phi": Traits(gated=False, norms=1, norm_bias=True, qkv_bias=True, out_bias=True, ffn_bias=True, head_bias=True),
     "phi3": Traits(windows="all"),
     "phimoe": Traits(norm_bias=True, qkv_bias=True, out_bias=True, head_bias=True),
-    "gpt_oss": Traits(qkv_bias=True, out_bias=True, router_bias=True, experts_bias=True),
+    "gpt_oss": Traits(qkv_bias=True, out_bias=True, router_bias=True, experts_bias=True, sinks=True),
     "glm": Traits(qkv_bias=True),
     "glm4": Traits(norms=4),
     "chatglm": Traits(qkv_bias=True),
-    "glm4_moe": Traits(expert_bias=True),
-    "glm4_moe_lite": dataclasses.replace(DEEPSEEK, expert_bias=True),
+    "glm4_moe": Traits(expert_bias=True, prediction="embeddings"),
+    "glm4_moe_lite": DEEPSEEK_V3,
     "deepseek_v2": DEEPSEEK,
     "deepseek_v2_mha": LLAMA,
-    "deepseek_v3": dataclasses.replace(DEEPSEEK, expert_bias=True),
-    "deepseek_v4": Traits(attention="v4"),
+    "deepseek_v3": DEEPSEEK_V3,
+    "deepseek_v4": Traits(attention="compressed", windows="all", expert_bias=True),
     "llama4_text": Traits(defaults={"num_shared_experts": 1}),
     "olmo2": Traits(qk_norm="heads"),
     "olmoe": Traits(qk_norm="heads"),
@@ -110,16 +113,16 @@ ARCHITECTURES: dict[str, Traits] = {
     "helium": LLAMA,
     "bloom": dataclasses.replace(GPT2, final_norms=2),
     "opt": dataclasses.replace(GPT2, positions=2),
-    "kimi_linear": Traits(attention="mla", recurrent="kimi_delta", expert_bias=True),
+    "kimi_linear": Traits(attention="latent", recurrent="kimi_delta", expert_bias=True),
     "jamba": Traits(recurrent="mamba"),
-    "falcon_h1": Traits(recurrent="mamba2"),
-    "rwkv7": Traits(gated=False, norm_bias=True, recurrent="rwkv7"),
+    "falcon_h1": Traits(recurrent="mamba2", mixing="parallel"),
+    "rwkv7": Traits(gated=False, norm_bias=True, recurrent="rwkv7", mixing="only"),
     "baichuan": LLAMA,
     "mellum": Traits(qk_norm="head"),
     "afmoe": Traits(qk_norm="head", gate="element", norms=4, expert_bias=True),
-    "laguna": Traits(qk_norm="head", gate="head"),
-    "step3p5": Traits(qk_norm="head", gate="head", expert_bias=True),
-    "muse_glimmer_text": LLAMA,
+    "laguna": Traits(qk_norm="head", gate="head", expert_bias=True),
+    "step3p5": Traits(qk_norm="head", gate="head", expert_bias=True, prediction="dense"),
+    "muse_glimmer_text": Traits(gate="element", norms=4),
     "telechat": LLAMA,
     "smallthinker": LLAMA,
     "arcee": Traits(gated=False),

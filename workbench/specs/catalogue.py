@@ -1,15 +1,13 @@
-"""Models by name: presets and their aliases, and an estimate for a model of which only the size is known."""
+"""Models by name: presets, their aliases, and any spelling that leads to one or at least states a size."""
 
 import functools
-import math
 import re
 
-import numpy as np
-
 from workbench import data
-from workbench.errors import SpecError, UnknownNameError
+from workbench.errors import UnknownNameError
 from workbench.specs import hf
-from workbench.specs.model import INDEX, Model
+from workbench.specs.generic import generic
+from workbench.specs.model import Model
 
 #: parts of a repository or file name that do not change the geometry
 DECORATION = re.compile(
@@ -77,12 +75,11 @@ def _plain() -> dict[str, str]:
 
 
 def plain(name: str) -> str:
-    """Return `name` without organisation, file ending, quantisation and tuning suffixes: 'llama-3.1-8b'."""
-    text, before = data.slug(name), None
-    text = re.sub(r"[ :]", "-", name.rsplit("/", 1)[-1].lower())
+    """Return `name` without organisation, file ending, quantisation and tuning suffixes, hyphens: 'llama3.18b'."""
+    text, before = re.sub(r"[ :]", "-", name.rsplit("/", 1)[-1].lower()), None
     while text != before:
         before, text = text, DECORATION.sub("", text)
-    return data.slug(text).replace("meta-", "", 1)
+    return data.slug(text).removeprefix("meta-").replace("-", "")
 
 
 def _find(name: str) -> str | None:
@@ -90,7 +87,20 @@ def _find(name: str) -> str | None:
 
 
 def _find_plain(name: str) -> str | None:
-    return _plain().get(plain(name))
+    without_organisation = name.split("_", 1)[-1]  # quantisers write organisation_model
+    return _plain().get(plain(name)) or _plain().get(plain(without_organisation))
+
+
+def _sizes(name: str) -> tuple[float | None, float | None]:
+    """Total and active parameters that a name claims; "8x7B" is read as eight of 7 B with two active."""
+    text = name.rsplit("/", 1)[-1].lower().replace("_", "-")
+    size, active = SIZE.search(text), ACTIVE.search(text)
+    if size is None:
+        return None, None
+    each = float(size[2]) * UNIT[size[3]]
+    if size[1]:
+        return each * int(size[1][:-1]), 2 * each
+    return each, float(active[1]) * UNIT[active[2]] if active else None
 
 
 @functools.cache

@@ -30,6 +30,13 @@ SPELLINGS = {
     "sliding_window": ("attention_chunk_size", "sliding_window_size"),
     "sliding_window_pattern": ("_sliding_window_pattern",),
     "tie_word_embeddings": ("tie_embedding",),
+    "mamba_n_heads": ("mamba_num_heads",),
+    "mamba_d_head": ("mamba_head_dim",),
+    "mamba_n_groups": ("n_groups",),
+    "mamba_d_state": ("ssm_state_size", "state_size"),
+    "mamba_d_conv": ("conv_kernel",),
+    "mamba_expand": ("expand",),
+    "mamba_conv_bias": ("use_conv_bias",),
 }
 
 #: no real model comes near these; a claim above is a broken or hostile file
@@ -67,6 +74,11 @@ class Config:
         """Return the raw value of `field`, the family's default, or `default`."""
         name = self.spelled(field)
         return self.defaults.get(field, default) if name is None else self.fields[name]
+
+    def skip(self, *fields: str) -> None:
+        """Count `fields` as read: present in models that have no part they would size."""
+        for field in fields:
+            self.spelled(field)
 
     def flag(self, field: str, default: bool = False) -> bool:
         """Return a true/false field.

@@ -99,7 +99,7 @@ def _model(config: Config, traits: Traits, name: str, source: str) -> Model:
              for kind in ("full", "sliding")}
     flops = {kind: sum(n * accounting.attention_flops(config, traits, x) for x, n in layers.items()
                        if x.attention == kind) for kind in ("full", "sliding")}
-    compressed, buffer = extras.compressed_cache(config, traits)
+    compressed, buffer, compressed_flops = extras.compressed_cache(config, traits)
     widest = max(layers, key=lambda x: (x.heads, x.head_dim))
     model = Model(
         name=name, arch=str(config.get("model_type")), params=np.array([params[n] for n in TENSOR_CLASSES], float),
@@ -107,8 +107,8 @@ def _model(config: Config, traits: Traits, name: str, source: str) -> Model:
         kv_heads=float(widest.kv_heads), head_dim=float(widest.head_dim),
         ffn=float(max(x.ffn_width for x in layers)), vocab=float(config.integer("vocab_size")),
         kv_elements=float(cache["full"] + compressed), window_elements=float(cache["sliding"]),
-        window=float(config.integer("sliding_window") if cache["sliding"] else 0),
-        recurrent_elements=float(state + buffer), attention_flops=float(flops["full"]),
+        window=float(config.integer("sliding_window") if flops["sliding"] else 0),
+        recurrent_elements=float(state + buffer), attention_flops=float(flops["full"] + compressed_flops),
         window_flops=float(flops["sliding"]), max_context=float(config.integer("max_position_embeddings", 0, low=0)),
         tied=extras.tied(config, traits), source=source, **_routing(config, layers),
     )  # fmt: skip

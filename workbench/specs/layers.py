@@ -37,12 +37,13 @@ def plan(config: Config, traits: Traits) -> Counter[Layer]:
         SpecError: a per-layer list of the wrong length, an unknown layer kind, heads that do not divide.
     """
     count = config.integer("num_hidden_layers")
+    config.skip("intermediate_size", "qk_rope_head_dim", "expert_layer_period", "expert_layer_offset")
     if config.get("hybrid_override_pattern") or config.get("layers_block_type"):
         kinds, ffns = _letters(config, count)
     else:
         kinds, ffns = _mixers(config, traits, count), _ffns(config, count)
-    heads = _heads(config, count)
-    widths = _dense_widths(config, count, "dense" in ffns or "both" in ffns)
+    heads = [0] * count if traits.mixing == "only" else _heads(config, count)
+    widths = _dense_widths(config, traits, count) if {"dense", "both"} & set(ffns) else [0] * count
     shared = count - config.integer("num_kv_shared_layers", 0, low=0)
     layers = [
         _layer(config, kind, ffn, heads[i], widths[i], own_kv=i < shared)
@@ -76,6 +77,8 @@ def kv_geometry(config: Config, heads: int, full: bool) -> tuple[int, int]:
 def _head_dim(config: Config) -> int | None:
     if config.spelled("head_dim") or config.get("head_dim"):
         return None
+    if config.get("kv_lora_rank"):
+        return config.integer("qk_nope_head_dim") + config.integer("qk_rope_head_dim")
     hidden, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     if hidden % heads:
         raise SpecError(f"hidden_size: {hidden} is not a multiple of num_attention_heads {heads} and head_dim is missing")
@@ -86,18 +89,15 @@ def _heads(config: Config, count: int) -> list[int]:
     if config.spelled("num_attention_heads_per_layer"):
         config.integer("num_attention_heads", 1)
         return config.integers("num_attention_heads_per_layer", count)
-    attention_free = not config.spelled("num_attention_heads") and config.get("attention_free", False)
-    return [0] * count if attention_free else config.integers("num_attention_heads", count)
+    return config.integers("num_attention_heads", count)
 
 
-def _dense_widths(config: Config, count: int, any_dense: bool) -> list[int]:
-    if not any_dense:
-        config.spelled("intermediate_size")
-        return [0] * count
-    for special in ("prefix_dense_intermediate_size", "intermediate_size_mlp", "dense_intermediate_size"):
-        if config.spelled(special):
+def _dense_widths(config: Config, traits: Traits, count: int) -> list[int]:
+    for special in ("prefix_dense_intermediate_size", "intermediate_size_mlp", "shared_intermediate_size"):
+        if config.get(special):
             return [config.integer(special)] * count
-    return config.integers("intermediate_size", count)
+    widths = config.integers("intermediate_size", count, traits.ffn_per_hidden * config.integer("hidden_size") or None)
+    return [width // (1 + traits.doubled_width) for width in widths]
 
 
 def _mixers(config: Config, traits: Traits, count: int) -> list[str]:
@@ -111,12 +111,12 @@ def _mixers(config: Config, traits: Traits, count: int) -> list[str]:
     if config.spelled("attn_layer_period"):
         period, offset = config.integer("attn_layer_period"), config.integer("attn_layer_offset", low=0)
         return ["full" if i % period == offset else "recurrent" for i in indices]
-    if traits.recurrent and not config.get("attention_beside_recurrent", False):
-        every = 0 if config.get("attention_free", False) else config.integer("full_attention_interval", 4)
-        return ["full" if every and (i + 1) % every == 0 else "recurrent" for i in indices]
-    if traits.recurrent:
-        return ["parallel"] * count
-    return _windows(config, traits, count)
+    if not traits.recurrent:
+        return _windows(config, traits, count)
+    if traits.mixing == "interval":
+        every = config.integer("full_attention_interval")
+        return ["full" if (i + 1) % every == 0 else "recurrent" for i in indices]
+    return ["parallel" if traits.mixing == "parallel" else "recurrent"] * count
 
 
 def _windows(config: Config, traits: Traits, count: int) -> list[str]:

@@ -126,9 +126,9 @@ class Model:
             total_params: parameters in all.
             active_params: parameters a token uses, for a mixture of experts.
         """
-        from workbench.specs import catalogue
+        from workbench.specs.generic import generic
 
-        return catalogue.generic(name, total_params, active_params)
+        return generic(name, total_params, active_params)
 
     @property
     def read_share(self) -> np.ndarray:
