@@ -15,28 +15,36 @@ from workbench.specs import mixes
 from workbench.specs.model import INDEX, TENSOR_CLASSES, Model
 
 #: How the kernel decodes a weight; the engine's cost of decoding is calibrated for each.
-FAMILIES = ("float", "q8", "legacy4", "kquant", "iquant", "iq4", "mlx", "gpu_int4", "gpu_int8", "fp8", "npu_int")
+FAMILIES = (
+    "float", "q8", "legacy4", "kquant", "iquant", "iq4", "mlx",
+    "gpu_int4", "gpu_int8", "fp8", "npu_int",
+)  # fmt: skip
 
 _ALIASES = {
-    "fp16": "F16", "half": "F16", "float16": "F16", "bfloat16": "BF16", "fp32": "F32", "float32": "F32",
-    "q4_k": "Q4_K_M", "q5_k": "Q5_K_M", "q3_k": "Q3_K_M", "iq1": "IQ1_S", "iq2": "IQ2_XS", "iq3": "IQ3_S", "iq4": "IQ4_XS",
-    "ollama default": "Q4_K_M", "ollama default (old)": "Q4_0", "mxfp4_moe": "MXFP4", "mxfp4-moe": "MXFP4",
-    "4bit": "4-bit", "q4": "4-bit", "8bit": "8-bit", "q8": "Q8_0", "2bit": "2-bit", "2bit-dq": "2-bit",
-    "2bit-ternary": "Q2_0", "w4": "w4a16", "fp8_e4m3": "FP8", "bnb-4bit": "NF4", "ds4 mix": "ds4 Q2",
-    "mlx bf16": "BF16", "mlx fp16": "F16", "mlx f16": "F16",
+    "fp16": "F16", "half": "F16", "float16": "F16", "bfloat16": "BF16", "fp32": "F32",
+    "float32": "F32", "q4_k": "Q4_K_M", "q5_k": "Q5_K_M", "q3_k": "Q3_K_M",
+    "iq1": "IQ1_S", "iq2": "IQ2_XS", "iq3": "IQ3_S", "iq4": "IQ4_XS", "q8": "Q8_0",
+    "ollama default": "Q4_K_M", "ollama default (old)": "Q4_0",
+    "mxfp4_moe": "MXFP4", "mxfp4-moe": "MXFP4", "fp8_e4m3": "FP8", "bnb-4bit": "NF4",
+    "4bit": "4-bit", "q4": "4-bit", "8bit": "8-bit", "2bit": "2-bit", "2bit-dq": "2-bit",
+    "2bit-ternary": "Q2_0", "w4": "w4a16", "ds4 mix": "ds4 Q2", "mlx bf16": "BF16",
+    "mlx fp16": "F16", "mlx f16": "F16",
 }  # fmt: skip
-#: Words of a spelling that say who made the file or how, not what is in it; dropped in this order.
-_NOISE = (r"\.gguf$", r"\((?:see source|not stated|imatrix|pure|ubergarm|unsloth|bartowski)\)", r"^(?:mix|smol)-",
-          r"\bqat\b", r"\boptiq\b", r"\bcoreml\b", r"\bmoe$", r" mix$")  # fmt: skip
+#: Parts of a spelling that say who made the file or how, not what is in it; dropped in this order.
+_NOISE = (
+    r"\.gguf$", r"\((?:see source|not stated|imatrix|pure|ubergarm|unsloth|bartowski)\)",
+    r"^(?:mix|smol)-", r"\bqat\b", r"\boptiq\b", r"\bcoreml\b", r"\bmoe$", r" mix$",
+)  # fmt: skip
 _GROUPED = re.compile(
-    r"(?P<scheme>mlx|gptq|awq|autoround|int4|int8|int|w4 asym|w4a16|w8a8|w8a16|exl2|exl3|nf4)?\W*(?:int|q|w)?"
-    r"(?P<bits>\d+(?:\.\d+)?)?\s*-?(?:bits?|bpw)?\s*(?P<name>autoround)?[ _-]*(?:h\d+)?[ _-]*(?:(?:g|block)(?P<group>\d+))?"
+    r"(?P<scheme>mlx|gptq|awq|autoround|int4|int8|int|w4 asym|w4a16|w8a8|w8a16|exl2|exl3|nf4)?"
+    r"\W*(?:int|q|w)?(?P<bits>\d+(?:\.\d+)?)?\s*-?(?:bits?|bpw)?\s*(?P<name>autoround)?"
+    r"[ _-]*(?:h\d+)?[ _-]*(?:(?:g|block)(?P<group>\d+))?"
 )
 
 
 @functools.cache
 def names() -> tuple[str, ...]:
-    """Return every named format; patterns such as 'EXL2 3.5bpw' or 'MLX 6bit g32' are understood besides."""
+    """Return every named format; patterns as 'EXL2 3.5bpw' or 'MLX 6bit g32' work besides."""
     schemes = [row["name"] for row in data.rows("formats.csv") if row["kind"] != "ggml"]
     return tuple(dict.fromkeys([*mixes.mixes(), *schemes]))
 
@@ -49,7 +57,7 @@ def normalise(text: str) -> str:
         SpecError: the spelling means nothing known; the nearest names are suggested.
     """
     if not isinstance(text, str) or not text.strip() or len(text) > 100:
-        raise SpecError(f"quant: {str(text)[:40]!r} is not a format; write for example 'Q4_K_M' or 'MLX 4bit'")
+        raise SpecError(f"quant: {str(text)[:40]!r} is no format; write 'Q4_K_M' or 'MLX 4bit'")
     found = _named(text.strip()) or _named(_plain(text)) or _grouped(_plain(text))
     if not found:
         raise UnknownNameError("quant", text, list(names()))
@@ -69,8 +77,8 @@ def family(quant: str) -> str:
 def bits(quant: str, model: Model) -> np.ndarray:
     """Return the bits per weight (tensor_class,) of `model` stored as `quant`.
 
-    A tied embedding counts as the output head that decoding streams. Layers of one class that the quantiser gives
-    different types are averaged.
+    A tied embedding counts as the output head that decoding streams. Where the quantiser gives
+    the layers of one class different types, the bits are their mean.
 
     Raises:
         SpecError: the format is unknown.
@@ -81,7 +89,7 @@ def bits(quant: str, model: Model) -> np.ndarray:
 
 
 def weight_bytes(model: Model, quant: str) -> np.ndarray:
-    """Return the bytes (tensor_class,) of the weights: as stored when read from a file, else params x bits / 8."""
+    """Return the weights' bytes (tensor_class,): as stored in a file, else params x bits / 8."""
     if model.stored_bytes is not None:
         return np.asarray(model.stored_bytes, dtype=np.float64)
     return np.asarray(model.params, dtype=np.float64) * bits(quant, model) / 8
@@ -94,11 +102,12 @@ def _named(text: str) -> str | None:
     if interleaved and (base := lower.get(interleaved[1])):
         return base + interleaved[2].upper()
     unsloth = key if key.startswith("ud-") else f"ud-{key}"
-    return lower.get(key) or lower.get(unsloth) or lower.get(unsloth[3:]) or _custom(unsloth[3:], lower)
+    plain = unsloth[3:]
+    return lower.get(key) or lower.get(unsloth) or lower.get(plain) or _custom(plain, lower)
 
 
 def _custom(key: str, lower: dict[str, str]) -> str | None:
-    """Read a home-made size letter ('Q4_K_P') or a file named by its source type ('MXFP4 (F16 gguf)')."""
+    """Read a home-made size letter ('Q4_K_P') or a named source type ('MXFP4 (F16 gguf)')."""
     if source := re.fullmatch(r"(mxfp4) ?\((f16|bf16) gguf\)", key):
         return lower[f"{source[1]} {source[2]}"]
     odd = re.fullmatch(r"(i?q\d_k)_(?:p|xl|l|m|s)", key)
@@ -144,8 +153,9 @@ def _mix(name: str) -> dict:
 
 
 def _scheme(name: str) -> dict | None:
-    fixed = (row for row in data.rows("formats.csv") if row["kind"] == "scheme" and row["name"] == name)
-    return next(fixed, None) or _group_row(re.sub(r"( [\d.]+(bit|bpw))?( g\d+)?$", "", name))
+    fixed = (row for row in data.rows("formats.csv") if row["kind"] == "scheme")
+    found = next((row for row in fixed if row["name"] == name), None)
+    return found or _group_row(re.sub(r"( [\d.]+(bit|bpw))?( g\d+)?$", "", name))
 
 
 def _scheme_bits(row: dict, name: str, model: Model) -> np.ndarray:
@@ -160,7 +170,7 @@ def _scheme_bits(row: dict, name: str, model: Model) -> np.ndarray:
 
 
 def _body_bits(row: dict, name: str) -> float:
-    """Return bits per weight of the linear layers: the width plus a scale and a zero point shared by a group."""
+    """Return bits per weight of the linear layers: the width plus the group's scale and zero."""
     if row["kind"] == "scheme":
         return float(row["bits"])
     width = re.search(r" ([\d.]+)(?:bit|bpw)", name)

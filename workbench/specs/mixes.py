@@ -1,4 +1,4 @@
-"""How llama.cpp's quantiser and Unsloth mix tensor types within one file: bits per weight of every kind of tensor."""
+"""How llama.cpp's quantiser and Unsloth mix tensor types within one file."""
 
 import functools
 
@@ -19,9 +19,11 @@ _RULE_OF = {
     "expert_down": "ffn_down",
     "shared_down": "ffn_down",
 }
-#: super-block type -> the type the quantiser falls back to when rows are no multiple of 256.
-_FALLBACK = {"Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "Q3_K": "Q4_0", "Q2_K": "Q4_0", "TQ1_0": "Q4_0",
-             "TQ2_0": "Q4_0", "Q2_0": "Q4_0"}  # fmt: skip
+#: type of 256-weight blocks -> the type used instead for rows that are no multiple of 256.
+_FALLBACK = {
+    "Q4_K": "Q5_0", "Q5_K": "Q5_1", "Q6_K": "Q8_0", "Q3_K": "Q4_0", "Q2_K": "Q4_0",
+    "TQ1_0": "Q4_0", "TQ2_0": "Q4_0", "Q2_0": "Q4_0",
+}  # fmt: skip
 
 
 @functools.cache
@@ -32,14 +34,14 @@ def tensor_types() -> dict[str, dict[str, str]]:
 
 @functools.cache
 def mixes() -> dict[str, dict]:
-    """Return the rules of every file mix, by name; a tensor type without rules is a mix of itself."""
+    """Return the rules of every file mix by name; a tensor type without rules is its own mix."""
     document = data.document("quant_mixes.json")
     plain = {name: {"base": name, "output": "Q6_K"} for name in tensor_types()}
     return plain | document["llama.cpp"] | document["unsloth"]
 
 
 def mix_bits(mix: dict, model: Model) -> np.ndarray:
-    """Return the bits per weight (tensor_class,) that the quantiser gives `model` under the rules of `mix`.
+    """Return the bits per weight (tensor_class,) that the rules of `mix` give `model`.
 
     Source: llama.cpp src/llama-quant.cpp, llama_tensor_get_type_impl.
     """
@@ -62,7 +64,8 @@ def _class_bits(mix: dict, name: str, model: Model) -> float:
 
 def _query_key_bits(mix: dict, model: Model, row: float) -> float:
     if not model.params[INDEX["attention_v"]] and model.kv_heads and "deepseek" not in model.arch:
-        return _ruled_bits(mix["base"], mix.get("attention_v", []), model, row)  # q, k and v are one tensor
+        # q, k and v are one tensor, which the quantiser treats as v
+        return _ruled_bits(mix["base"], mix.get("attention_v", []), model, row)
     both = mix.get("attention_qk", [])
     query = _ruled_bits(mix["base"], both, model, row)
     key = _ruled_bits(mix["base"], both + mix.get("attention_k", []), model, row)
