@@ -8,7 +8,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8888
-NOTEBOOK ?= notebooks/00-start-here.ipynb
+NOTEBOOK ?= 00-start-here.ipynb
 PYTEST_ARGS ?=
 
 BIN := $(VENV)/bin
@@ -20,7 +20,8 @@ NO_BROWSER := $(if $(HAS_SCREEN),,--no-browser)
 .PHONY: lab test lint fix bench env
 
 lab: $(VENV)/.lab
-	$(BIN)/jupyter lab $(AS_ROOT) $(NO_BROWSER) --port=$(PORT) $(NOTEBOOK)
+	$(BIN)/jupyter lab $(AS_ROOT) $(NO_BROWSER) --port=$(PORT) \
+	  --ServerApp.root_dir=notebooks --LabApp.default_url=/lab/tree/$(NOTEBOOK)
 
 test: env
 	$(BIN)/python -m pytest $(PYTEST_ARGS)
