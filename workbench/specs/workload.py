@@ -11,8 +11,8 @@ import xarray as xr
 
 from workbench.errors import SpecError
 
-#: KV cache type -> bits an element takes. ggml's block types store 32 elements behind an fp16 scale (and an fp16
-#: minimum in the _1 types): `block_q8_0`, `block_q4_0` ... in ggml-common.h.
+#: KV cache type -> bits an element takes. ggml's block types store 32 elements behind an fp16
+#: scale (and an fp16 minimum in the _1 types): `block_q8_0`, `block_q4_0` ... in ggml-common.h.
 KV_TYPES: dict[str, float] = {
     "f32": 32.0,
     "f16": 16.0,
@@ -30,7 +30,11 @@ KV_TYPES: dict[str, float] = {
 _RULES: dict[str, tuple[float, bool, str]] = {
     "prompt": (0, True, "a whole number of tokens, 0 or more, such as 512"),
     "generate": (1, True, "a whole number of tokens, 1 or more, such as 128"),
-    "context": (0, False, "a number of tokens, 0 or more, such as 4096 (or None for prompt + generate/2)"),
+    "context": (
+        0,
+        False,
+        "a number of tokens, 0 or more, such as 4096 (or None for prompt + generate/2)",
+    ),
     "batch": (1, True, "a whole number of sequences, 1 or more"),
     "kv_bits": (1, False, f"bits per KV element, 1 to 32, or one of {', '.join(KV_TYPES)}"),
 }
@@ -41,7 +45,7 @@ _RULES: dict[str, tuple[float, bool, str]] = {
 )
 @dataclasses.dataclass(frozen=True, eq=False)
 class Axis:
-    """Values to sweep along a named dimension: `values` (name,), `labels` what the coordinate shows."""
+    """Values (name,) to sweep along the dimension `name`; `labels` go on the coordinate."""
 
     name: str
     values: Any
@@ -65,7 +69,8 @@ def axis(name: str, values: Iterable) -> Axis:
     """
     if not str(name).isidentifier():
         raise SpecError(f"axis name: {str(name)[:60]!r} must be an identifier such as 'context'")
-    labels = tuple(np.asarray(values).tolist()) if not isinstance(values, str) else ()
+    listed = list(values) if isinstance(values, Iterable) and not isinstance(values, str) else []
+    labels = tuple(v.item() if hasattr(v, "item") else v for v in listed)
     if not labels or not all(isinstance(label, int | float | str) for label in labels):
         raise SpecError(f"axis {name!r}: give a flat list of numbers or names such as [2048, 8192]")
     if len(set(labels)) < len(labels):
@@ -77,13 +82,15 @@ def axis(name: str, values: Iterable) -> Axis:
 class Workload:
     """One request shape: every field is a number, or an `axis` of numbers to sweep.
 
-    `prompt` and `generate` count tokens of one sequence. `context` counts the KV tokens already present, on average,
-    while a token is decoded; None means prompt + generate/2, the mean over a reply that follows its prompt. (A
-    `llama-bench` tg128 row at depth d is `context=d + 64`.) `batch` counts sequences decoded together. `kv_bits` are
-    bits per KV element, or a KV type of `KV_TYPES` ("q8_0" is 8.5 bits with its scale).
+    `prompt` and `generate` count tokens of one sequence. `context` counts the KV tokens already
+    present, on average, while a token is decoded; None means prompt + generate/2, the mean over a
+    reply that follows its prompt. (A `llama-bench` tg128 row at depth d is `context=d + 64`.)
+    `batch` counts sequences decoded together. `kv_bits` are bits per KV element, or a KV type of
+    `KV_TYPES` ("q8_0" is 8.5 bits with its scale).
 
     Raises:
-        SpecError: a field is negative, not finite, not whole where it must be, or an unknown KV type.
+        SpecError: a field is negative, not finite, not whole where it must be, or an unknown KV
+            type.
     """
 
     prompt: Any = 512
@@ -97,17 +104,18 @@ class Workload:
             value = getattr(self, field)
             if not (field == "context" and value is None):
                 object.__setattr__(self, field, _checked(field, value))
-        dims = [value.name for value in self._axes()]
         for value in self._axes():
-            if dims.count(value.name) > 1 and not _same(value, self.axes()[value.name]):
-                raise SpecError(f"axis {value.name!r} has different values in two fields; give one of them another name")
+            if value.labels != self.axes()[value.name].labels:
+                raise SpecError(
+                    f"axis {value.name!r} differs between two fields; give one another name"
+                )
 
     def axes(self) -> dict[str, Axis]:
         """Return the swept dimensions, name -> Axis, in field order."""
-        return {value.name: value for value in reversed(self._axes())}
+        return {value.name: value for value in self._axes()}
 
     def arrays(self) -> dict[str, Any]:
-        """Return field -> number or DataArray over its axis, `context` filled in; broadcast by dimension name."""
+        """Return field -> number or DataArray over its axis, `context` filled in."""
         fields = {name: getattr(self, name) for name in _FIELDS}
         fields = {name: v.dataarray() if isinstance(v, Axis) else v for name, v in fields.items()}
         if self.context is None:
@@ -136,10 +144,6 @@ def _unflatten(_, leaves) -> Workload:
 jax.tree_util.register_pytree_with_keys(Workload, _flatten, _unflatten)
 
 
-def _same(one: Axis, other: Axis) -> bool:
-    return one.labels == other.labels
-
-
 def _checked(field: str, value):
     if isinstance(value, Axis):
         values = np.array([_number(field, label) for label in value.labels])
@@ -157,6 +161,10 @@ def _number(field: str, value) -> float:
         number = float("nan") if isinstance(value, bool | np.bool_) else float(value)
     except (TypeError, ValueError):
         number = float("nan")
-    if not (low <= number < 2**53) or (whole and number != int(number)) or (field == "kv_bits" and number > 32):
+    if (
+        not (low <= number < 2**53)
+        or (whole and number != int(number))
+        or (field == "kv_bits" and number > 32)
+    ):
         raise SpecError(f"Workload.{field}: {str(value)[:60]!r} is wrong; give {right}")
     return number
