@@ -53,6 +53,12 @@ def test_readme_workbench_commands_exist(command):
     assert not [word for word in words if word.startswith("--") and word not in result.output]
 
 
+def test_readme_script_runs():
+    script = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert script
+    exec(compile(script[1], "README.md", "exec"), {})
+
+
 def test_import_is_light():
     """Widgets, figures, units and the command line load when they are first needed."""
     code = (
