@@ -4,3 +4,19 @@ import jax
 
 # Prices add nanoseconds to seconds and bytes to terabytes: float32 loses the small terms.
 jax.config.update("jax_enable_x64", True)
+
+from workbench.errors import FileError, SpecError, UnknownNameError, WorkbenchError  # noqa: E402
+from workbench.results import open_ as open  # noqa: E402, A004
+from workbench.results import save  # noqa: E402
+from workbench.specs.catalogue import models  # noqa: E402
+from workbench.specs.device import Device, device_table, devices  # noqa: E402
+from workbench.specs.model import Model  # noqa: E402
+from workbench.specs.workload import Workload, axis  # noqa: E402
+from workbench.study.calibrate import calibrate  # noqa: E402
+from workbench.study.explain import explain, flags  # noqa: E402
+from workbench.study.predict import predict  # noqa: E402
+
+__all__ = [
+    "Device", "FileError", "Model", "SpecError", "UnknownNameError", "WorkbenchError", "Workload",
+    "axis", "calibrate", "device_table", "devices", "explain", "flags", "models", "open", "predict", "save",
+]  # fmt: skip

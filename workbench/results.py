@@ -32,6 +32,11 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "prefill_lower": ("token/s", "lower end of the 80 % interval of prefill speed"),
     "prefill_upper": ("token/s", "upper end of the 80 % interval of prefill speed"),
     "naive_tok_s": ("token/s", "bandwidth divided by bytes read"),
+    "share": ("1", "share of the token's time"),
+    "elasticity": ("1", "change of speed per change of the number"),
+    "fix_tok_s": ("token/s", "decode speed after the change"),
+    "gain": ("1", "speed after the change over speed now"),
+    "fix_fits": ("1", "fits in memory after the change"),
     "bound": ("1", "term that takes the most time"),
     "trust": ("1", "how far the prediction can be trusted"),
     "device_bandwidth": ("byte/s", "memory bandwidth"),
@@ -58,8 +63,13 @@ COORDS: dict[str, tuple[str, str]] = {
     "batch": ("1", "sequences in the batch"),
     "prompt": ("token", "prompt length"),
     "term": ("1", "part of the token's time"),
+    "prefill_term": ("1", "part of the prefill's time"),
     "kind": ("1", "part of the memory"),
     "tensor_class": ("1", "kind of tensor"),
+    "parameter": ("1", "number that is changed"),
+    "fix": ("1", "what to change"),
+    "kv_bits": ("bit", "bits per KV element"),
+    "generate": ("token", "tokens to generate"),
 }
 
 
