@@ -1,4 +1,5 @@
-"""Parameters, cache elements and FLOPs of one layer, from its config: a Counter of tensor class to parameters."""
+"""Parameters, cache elements and FLOPs of one layer, from its config: a Counter of tensor class to
+parameters."""
 
 from collections import Counter
 
@@ -8,7 +9,8 @@ from workbench.specs.layers import Layer
 
 
 def attention(config: Config, traits: Traits, layer: Layer) -> Counter:
-    """Return the parameters of one attention block: grouped-query, multi-head latent or compressed."""
+    """Return the parameters of one attention block: grouped-query, multi-head latent or
+    compressed."""
     if latent(config, traits):
         return _latent(config, layer)
     if traits.attention == "compressed":
@@ -21,20 +23,23 @@ def _grouped(config: Config, traits: Traits, layer: Layer) -> Counter:
     q, kv = layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim
     v = 0 if config.flag("attention_k_eq_v") and layer.attention == "full" else kv
     q_norm, k_norm = _qk_norm(config, traits, layer)
-    biased = config.get("attention_bias", config.get("qkv_bias", config.get("use_qkv_bias", traits.qkv_bias)))
-    small = q_norm + bool(biased) * (q + kv + v) + traits.out_bias * hidden + traits.sinks * layer.heads
+    biased = config.flag("attention_bias", traits.qkv_bias)
+    small = q_norm + biased * (q + kv + v) + traits.out_bias * hidden + traits.sinks * layer.heads
     gate = {"element": q, "head": layer.heads}.get(traits.gate, 0)
     total = Counter(attention_qk=hidden * (q + gate), attention_out=q * hidden, norm=small)
     own = Counter(attention_qk=hidden * kv, attention_v=hidden * v, norm=k_norm)
-    # a layer that uses the cache of an earlier one still has K and V in the checkpoint; nobody reads them
+    # a layer that uses the cache of an earlier one still has K and V in the checkpoint; nobody
+    # reads them
     return total + (own if layer.own_kv else Counter(lookup=own.total()))
 
 
 def _qk_norm(config: Config, traits: Traits, layer: Layer) -> tuple[int, int]:
-    if not traits.qk_norm or not config.get("use_qk_norm", config.get("qk_layernorm", True)):
+    if not traits.qk_norm or not config.flag("use_qk_norm", True):
         return 0, 0
     wide = traits.qk_norm == "heads"
-    return layer.head_dim * (layer.heads if wide else 1), layer.head_dim * (layer.kv_heads if wide else 1)
+    return layer.head_dim * (layer.heads if wide else 1), layer.head_dim * (
+        layer.kv_heads if wide else 1
+    )
 
 
 def latent(config: Config, traits: Traits) -> bool:
@@ -43,7 +48,8 @@ def latent(config: Config, traits: Traits) -> bool:
 
 
 def _latent(config: Config, layer: Layer) -> Counter:
-    """MLA, DeepSeek-V2 (arXiv 2405.04434, section 2.1): K and V come from one latent vector per token."""
+    """MLA, DeepSeek-V2 (arXiv 2405.04434, section 2.1): K and V come from one latent vector per
+    token."""
     hidden, heads = config.integer("hidden_size"), layer.heads
     width, rope = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim")
     nope, value = config.integer("qk_nope_head_dim"), config.integer("v_head_dim")
@@ -54,15 +60,24 @@ def _latent(config: Config, layer: Layer) -> Counter:
 
 
 def _compressed(config: Config, layer: Layer) -> Counter:
-    """DeepSeek-V4: one KV head, low-rank q, and an output projection that is low-rank in groups of heads."""
-    hidden, q, kv = config.integer("hidden_size"), layer.heads * layer.head_dim, layer.kv_heads * layer.head_dim
+    """DeepSeek-V4: one KV head, low-rank q, and an output projection that is low-rank in groups of
+    heads."""
+    hidden, q, kv = (
+        config.integer("hidden_size"),
+        layer.heads * layer.head_dim,
+        layer.kv_heads * layer.head_dim,
+    )
     rank, out_rank, groups = (config.integer(n) for n in ("q_lora_rank", "o_lora_rank", "o_groups"))
-    return Counter(attention_qk=hidden * rank + rank * q + hidden * kv, norm=rank + kv + layer.heads,
-                   attention_out=q * out_rank + groups * out_rank * hidden)
+    return Counter(
+        attention_qk=hidden * rank + rank * q + hidden * kv,
+        norm=rank + kv + layer.heads,
+        attention_out=q * out_rank + groups * out_rank * hidden,
+    )
 
 
 def kv_elements(config: Config, traits: Traits, layer: Layer) -> int:
-    """Return the cache elements one token adds in one layer: K and V of every KV head, or MLA's latent and RoPE key."""
+    """Return the cache elements one token adds in one layer: K and V of every KV head, or MLA's
+    latent and RoPE key."""
     if not layer.attention or not layer.own_kv or traits.attention == "compressed":
         return 0
     if latent(config, traits):
@@ -73,7 +88,8 @@ def kv_elements(config: Config, traits: Traits, layer: Layer) -> int:
 def attention_flops(config: Config, traits: Traits, layer: Layer) -> int:
     """Return the FLOPs of one query on one cached token: 2 for QK and 2 for PV per head element.
 
-    MLA works in the latent space (absorbed form): 2 (latent + rope) for QK and 2 latent for PV per head.
+    MLA works in the latent space (absorbed form): 2 (latent + rope) for QK and 2 latent for PV per
+    head.
     """
     if latent(config, traits):
         width = config.integer("kv_lora_rank")
@@ -91,15 +107,29 @@ def ffn(config: Config, traits: Traits, layer: Layer) -> Counter:
     return total
 
 
-def _mlp(config: Config, traits: Traits, width: int, kind: str, *, hidden: int | None = None) -> Counter:
+def _mlp(
+    config: Config, traits: Traits, width: int, kind: str, *, hidden: int | None = None
+) -> Counter:
     hidden = hidden or config.integer("hidden_size")
-    bias = config.get("mlp_bias", config.get("use_bias", traits.ffn_bias)) * (width * (1 + traits.gated) + hidden)
-    return Counter({f"{kind}_up": hidden * width * (1 + traits.gated), f"{kind}_down": width * hidden, "norm": bias})
+    bias = config.flag("mlp_bias", traits.ffn_bias) * (width * (1 + traits.gated) + hidden)
+    return Counter(
+        {
+            f"{kind}_up": hidden * width * (1 + traits.gated),
+            f"{kind}_down": width * hidden,
+            "norm": bias,
+        }
+    )
 
 
 def _moe(config: Config, traits: Traits, layer: Layer) -> Counter:
-    hidden, experts, width = config.integer("hidden_size"), config.integer("num_experts"), expert_width(config)
-    inner = config.integer("moe_latent_size", hidden)  # Nemotron 3 Super routes a projection of the hidden state
+    hidden, experts, width = (
+        config.integer("hidden_size"),
+        config.integer("num_experts"),
+        expert_width(config),
+    )
+    inner = config.integer(
+        "moe_latent_size", hidden
+    )  # Nemotron 3 Super routes a projection of the hidden state
     one = _mlp(config, traits, width, "expert", hidden=inner)
     if traits.experts_bias:
         one.update(expert_up=width * (1 + traits.gated), expert_down=hidden)
@@ -108,13 +138,21 @@ def _moe(config: Config, traits: Traits, layer: Layer) -> Counter:
     always = _mlp(config, traits, shared, "shared") if shared else Counter()
     always["shared_up"] += 2 * hidden * inner * (inner != hidden)
     router = hidden * (experts + bool(traits.shared_gate and shared))
-    beside = 4 * hidden + experts if layer.ffn == "both" else 0  # Gemma 4: three more norms, router and expert scales
-    return routed + always + Counter(router=router, norm=(traits.expert_bias + traits.router_bias) * experts + beside)
+    beside = (
+        4 * hidden + experts if layer.ffn == "both" else 0
+    )  # Gemma 4: three more norms, router and expert scales
+    return (
+        routed
+        + always
+        + Counter(router=router, norm=(traits.expert_bias + traits.router_bias) * experts + beside)
+    )
 
 
 def expert_width(config: Config) -> int:
     """Return the hidden width of one routed expert."""
-    return config.integer("moe_intermediate_size" if config.spelled("moe_intermediate_size") else "intermediate_size")
+    return config.integer(
+        "moe_intermediate_size" if config.spelled("moe_intermediate_size") else "intermediate_size"
+    )
 
 
 def shared_width(config: Config, width: int) -> int:

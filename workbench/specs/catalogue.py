@@ -1,4 +1,5 @@
-"""Models by name: presets, their aliases, and any spelling that leads to one or at least states a size."""
+"""Models by name: presets, their aliases, and any spelling that leads to one or at least states a
+size."""
 
 import functools
 import re
@@ -33,7 +34,8 @@ def preset(name: str) -> Model:
 
 
 def resolve(name: str) -> Model:
-    """Return the best Model for a free-form name: preset or alias, the name without decoration, else by its size.
+    """Return the best Model for a free-form name: preset or alias, the name without decoration,
+    else by its size.
 
     Raises:
         UnknownNameError: neither a known name nor a size such as "7B" or "30B-A3B" in it.
@@ -49,7 +51,8 @@ def resolve(name: str) -> Model:
 
 @functools.cache
 def _canonical() -> dict[str, str]:
-    """slug -> canonical name; on a collision the less known, further down the catalogue, keeps its organisation."""
+    """slug -> canonical name; on a collision the less known, further down the catalogue, keeps its
+    organisation."""
     found: dict[str, str] = {}
     for row in data.rows("models.csv"):
         name = row["canonical_name"]
@@ -62,8 +65,11 @@ def _canonical() -> dict[str, str]:
 def _aliases() -> dict[str, str]:
     """Every known spelling, as a slug -> preset slug; presets win over aliases."""
     slugs = {name: slug for slug, name in _canonical().items()}
-    known = {data.slug(a["spelling"]): slugs[a["canonical_name"]]
-             for a in data.rows("model_aliases.csv") if a["canonical_name"] in slugs}
+    known = {
+        data.slug(a["spelling"]): slugs[a["canonical_name"]]
+        for a in data.rows("model_aliases.csv")
+        if a["canonical_name"] in slugs
+    }
     return known | {slug: slug for slug in _canonical()}
 
 
@@ -75,7 +81,8 @@ def _plain() -> dict[str, str]:
 
 
 def plain(name: str) -> str:
-    """Return `name` without organisation, file ending, quantisation and tuning suffixes, hyphens: 'llama3.18b'."""
+    """Return `name` without organisation, file ending, quantisation and tuning suffixes, hyphens:
+    'llama3.18b'."""
     text, before = re.sub(r"[ :]", "-", name.rsplit("/", 1)[-1].lower()), None
     while text != before:
         before, text = text, DECORATION.sub("", text)
@@ -92,7 +99,8 @@ def _find_plain(name: str) -> str | None:
 
 
 def _sizes(name: str) -> tuple[float | None, float | None]:
-    """Total and active parameters that a name claims; "8x7B" is read as eight of 7 B with two active."""
+    """Total and active parameters that a name claims; "8x7B" is read as eight of 7 B with two
+    active."""
     text = name.rsplit("/", 1)[-1].lower().replace("_", "-")
     size, active = SIZE.search(text), ACTIVE.search(text)
     if size is None:

@@ -1,4 +1,5 @@
-"""Tensors beside attention and FFN: norms, embeddings, output head, per-layer embeddings, hyper-connections."""
+"""Tensors beside attention and FFN: norms, embeddings, output head, per-layer embeddings, hyper-
+connections."""
 
 from collections import Counter
 
@@ -14,16 +15,25 @@ def tied(config: Config, traits: Traits) -> bool:
 
 
 def outside_layers(config: Config, traits: Traits, layers: Counter[Layer]) -> Counter:
-    """Return the parameters that exist once: embedding, head, last norm, positions, and the family's own."""
+    """Return the parameters that exist once: embedding, head, last norm, positions, and the
+    family's own."""
     hidden, vocab = config.integer("hidden_size"), config.integer("vocab_size")
     norm = traits.final_norms * hidden * (1 + traits.norm_bias)
-    total = Counter(embedding=vocab * hidden, norm=norm + traits.head_bias * vocab)
+    width = config.integer(
+        "word_embed_proj_dim", hidden
+    )  # OPT-350M embeds narrower than it computes
+    total = Counter(embedding=vocab * width, norm=norm + traits.head_bias * vocab)
+    total["ffn_up"] = 2 * hidden * width * (width != hidden)
     if not tied(config, traits):
         total["output"] = vocab * hidden
     if traits.positions is not None:
         total["lookup"] = hidden * (config.integer("max_position_embeddings") + traits.positions)
-    for part in (per_layer_embedding(config, layers.total()), altup_model(config), compressors(config, traits),
-                 prediction(config, traits, layers)):
+    for part in (
+        per_layer_embedding(config, layers.total()),
+        altup_model(config),
+        compressors(config, traits),
+        prediction(config, traits, layers),
+    ):
         total.update(part)
     return total
 
@@ -41,18 +51,25 @@ def inside_layer(config: Config, traits: Traits, layer: Layer) -> Counter:
 
 
 def per_layer_embedding(config: Config, layers: int) -> Counter:
-    """Gemma 3n's table with one row per token and layer, and its projection from the hidden state."""
+    """Gemma 3n's table with one row per token and layer, and its projection from the hidden
+    state."""
     width = config.integer("hidden_size_per_layer_input", 0, low=0)
     if not width:
         return Counter()
-    table = config.integer("vocab_size_per_layer_input", config.integer("vocab_size")) * layers * width
+    table = (
+        config.integer("vocab_size_per_layer_input", config.integer("vocab_size")) * layers * width
+    )
     return Counter(lookup=table, ffn_up=config.integer("hidden_size") * layers * width, norm=width)
 
 
 def altup_model(config: Config) -> Counter:
     """AltUp (arXiv 2301.13310): projections to and from the further hidden streams."""
     streams = config.integer("altup_num_inputs", 1)
-    return Counter(ffn_up=2 * (streams - 1) * config.integer("hidden_size") ** 2) if streams > 1 else Counter()
+    return (
+        Counter(ffn_up=2 * (streams - 1) * config.integer("hidden_size") ** 2)
+        if streams > 1
+        else Counter()
+    )
 
 
 def altup_layer(config: Config) -> Counter:
@@ -61,8 +78,11 @@ def altup_layer(config: Config) -> Counter:
     if streams == 1:
         return Counter()
     rank = config.integer("laurel_rank", 64)
-    return Counter(ffn_up=hidden * rank, ffn_down=rank * hidden,
-                   norm=3 * hidden + hidden * streams + streams**2 + streams**3)
+    return Counter(
+        ffn_up=hidden * rank,
+        ffn_down=rank * hidden,
+        norm=3 * hidden + hidden * streams + streams**2 + streams**3,
+    )
 
 
 def _ratios(config: Config) -> list[int]:
@@ -76,24 +96,37 @@ def _ratios(config: Config) -> list[int]:
 
 
 def compressors(config: Config, traits: Traits) -> Counter:
-    """Return DeepSeek-V4's compressors, its indexer where the ratio is small enough to need one, and stream mixers."""
+    """Return DeepSeek-V4's compressors, its indexer where the ratio is small enough to need one,
+    and stream mixers."""
     if traits.attention != "compressed":
         return Counter()
-    hidden, dim, streams = config.integer("hidden_size"), config.integer("head_dim"), config.integer("hc_mult")
+    hidden, dim, streams = (
+        config.integer("hidden_size"),
+        config.integer("head_dim"),
+        config.integer("hc_mult"),
+    )
     heads, index = config.integer("index_n_heads"), config.integer("index_head_dim")
+    config.skip("index_topk", "n_group")
     ratios = _ratios(config)
-    indexed = hidden * 4 * (dim + index) + config.integer("q_lora_rank") * heads * index + hidden * heads
+    indexed = (
+        hidden * 4 * (dim + index) + config.integer("q_lora_rank") * heads * index + hidden * heads
+    )
     mixers = 2 * streams * hidden * streams * (streams + 2)
-    return Counter(attention_qk=sum(indexed if _indexed(r) else 2 * hidden * dim for r in ratios if r),
-                   norm=len(ratios) * mixers)
+    return Counter(
+        attention_qk=sum(indexed if _indexed(r) else 2 * hidden * dim for r in ratios if r),
+        norm=len(ratios) * mixers,
+    )
 
 
 def _indexed(ratio: int) -> bool:
-    return 0 < ratio <= 4  # overlapping windows of few tokens are picked by an indexer; long ones are all read
+    return (
+        0 < ratio <= 4
+    )  # overlapping windows of few tokens are picked by an indexer; long ones are all read
 
 
 def compressed_cache(config: Config, traits: Traits) -> tuple[float, float, float]:
-    """Return DeepSeek-V4's (elements per token, fixed window buffer, FLOPs per cached token); zeros elsewhere."""
+    """Return DeepSeek-V4's (elements per token, fixed window buffer, FLOPs per cached token); zeros
+    elsewhere."""
     if traits.attention != "compressed":
         return 0.0, 0.0, 0.0
     dim, index = config.integer("head_dim"), config.integer("index_head_dim")
@@ -106,7 +139,8 @@ def compressed_cache(config: Config, traits: Traits) -> tuple[float, float, floa
 
 
 def prediction(config: Config, traits: Traits, layers: Counter[Layer]) -> Counter:
-    """Return the multi-token-prediction layers (DeepSeek-V3, arXiv 2412.19437): a block and a 2 to 1 projection each."""
+    """Return the multi-token-prediction layers (DeepSeek-V3, arXiv 2412.19437): a block and a 2 to
+    1 projection each."""
     count = config.integer("num_nextn_predict_layers", 0, low=0)
     if not count or traits.attention == "compressed":
         return Counter()

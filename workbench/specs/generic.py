@@ -1,4 +1,5 @@
-"""An estimate of a model known only by its size: geometry interpolated over the catalogue, parameters as given."""
+"""An estimate of a model known only by its size: geometry interpolated over the catalogue,
+parameters as given."""
 
 import dataclasses
 import math
@@ -12,13 +13,25 @@ from workbench.specs.model import INDEX, Model
 
 #: families that build a plain decoder: full attention, gated FFN, no latent or recurrent parts
 DENSE = ("llama", "qwen2", "qwen3", "mistral", "ministral3")
-SPARSE = ("qwen3_moe", "qwen2_moe", "mixtral", "olmoe", "dots1", "hunyuan_v1_moe", "minimax_m2", "glm4_moe")
+SPARSE = (
+    "qwen3_moe",
+    "qwen2_moe",
+    "mixtral",
+    "olmoe",
+    "dots1",
+    "hunyuan_v1_moe",
+    "minimax_m2",
+    "glm4_moe",
+)
 FIELDS = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "max_context")
-BANDWIDTH = 0.35  # of the kernel, in natural logarithms of parameters: models within about 40 % count
+BANDWIDTH = (
+    0.35  # of the kernel, in natural logarithms of parameters: models within about 40 % count
+)
 
 
 def generic(name: str, total_params: float, active_params: float | None = None) -> Model:
-    """Return a Model of exactly `total_params` and `active_params` with typical geometry; see `Model.generic`.
+    """Return a Model of exactly `total_params` and `active_params` with typical geometry; see
+    `Model.generic`.
 
     Raises:
         SpecError: sizes that are not finite and positive, or more active than total parameters.
@@ -29,21 +42,32 @@ def generic(name: str, total_params: float, active_params: float | None = None) 
         raise SpecError(f"active_params: {active:.4g} exceeds total_params {total:.4g}")
     sparse = active < 0.9 * total  # nearer than that, a name only rounds
     around = _interpolate(total, active, sparse)
-    model = hf.account(_config(around, sparse), str(name)[:100], "estimate from size, interpolated over the catalogue")
+    model = hf.account(
+        _config(around, sparse),
+        str(name)[:100],
+        "estimate from size, interpolated over the catalogue",
+    )
     return _rescale(model, total, active) if sparse else _scaled(model, total / model.total_params)
 
 
 def _size(value, field: str) -> float:
     good = isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
     if not good or not math.isfinite(value) or not 1e5 <= value <= 1e14:
-        raise SpecError(f"{field}: {str(value)[:40]!r} must be a number of parameters from 1e5 to 1e14")
+        raise SpecError(
+            f"{field}: {str(value)[:40]!r} must be a number of parameters from 1e5 to 1e14"
+        )
     return float(value)
 
 
 def _interpolate(total: float, active: float, sparse: bool) -> dict[str, float]:
-    """Kernel-weighted mean, in logarithms, of the geometry of catalogue models of about this size."""
+    """Kernel-weighted mean, in logarithms, of the geometry of catalogue models of about this
+    size."""
     kinds = SPARSE if sparse else DENSE
-    rows = [r for r in data.rows("models.csv") if r["model_type"] in kinds and r["attention_kind"] == "full"]
+    rows = [
+        r
+        for r in data.rows("models.csv")
+        if r["model_type"] in kinds and r["attention_kind"] == "full"
+    ]
     names = FIELDS + (("experts", "top_k", "moe_ffn") if sparse else ())
     table = np.log([[float(r[n]) for n in names] for r in rows])
     sizes = np.log([[float(r["text_params"]), float(r["active_params"])] for r in rows])
@@ -58,16 +82,23 @@ def _config(around: dict[str, float], sparse: bool) -> dict:
     kv_heads = 2 ** round(math.log2(around["kv_heads"]))
     config = {
         "model_type": "qwen3_moe" if sparse else "llama",
-        "num_hidden_layers": round(around["layers"]), "hidden_size": 64 * max(1, round(around["hidden"] / 64)),
-        "num_attention_heads": kv_heads * max(1, round(around["heads"] / kv_heads)), "num_key_value_heads": kv_heads,
-        "head_dim": 32 * max(1, round(around["head_dim"] / 32)), "intermediate_size": round(around["ffn"]),
-        "vocab_size": round(around["vocab"]), "tie_word_embeddings": bool(around["tied"] > 0.5),
+        "num_hidden_layers": round(around["layers"]),
+        "hidden_size": 64 * max(1, round(around["hidden"] / 64)),
+        "num_attention_heads": kv_heads * max(1, round(around["heads"] / kv_heads)),
+        "num_key_value_heads": kv_heads,
+        "head_dim": 32 * max(1, round(around["head_dim"] / 32)),
+        "intermediate_size": round(around["ffn"]),
+        "vocab_size": round(around["vocab"]),
+        "tie_word_embeddings": bool(around["tied"] > 0.5),
         "max_position_embeddings": round(around["max_context"]),
-    }  # fmt: skip
+    }
     if sparse:
         experts = round(around["experts"])
-        config |= {"num_experts": experts, "num_experts_per_tok": min(experts, max(1, round(around["top_k"]))),
-                   "moe_intermediate_size": round(around["moe_ffn"])}
+        config |= {
+            "num_experts": experts,
+            "num_experts_per_tok": min(experts, max(1, round(around["top_k"]))),
+            "moe_intermediate_size": round(around["moe_ffn"]),
+        }
     return config
 
 
@@ -78,7 +109,8 @@ def _scaled(model: Model, factor) -> Model:
 def _rescale(model: Model, total: float, active: float) -> Model:
     """Scale routed experts and the rest apart, so that both sizes come out as given.
 
-    total = rest + routed, active = rest + routed k/E; where k/E of the neighbours leaves nothing for the rest,
+    total = rest + routed, active = rest + routed k/E; where k/E of the neighbours leaves nothing
+    for the rest,
     experts are made more.
     """
     share = min(model.top_k / model.experts, 0.6 * active / total)
@@ -86,5 +118,7 @@ def _rescale(model: Model, total: float, active: float) -> Model:
     mask = np.zeros_like(model.params)
     mask[[INDEX["expert_up"], INDEX["expert_down"]]] = 1.0
     before = model.params @ mask
-    factor = mask * routed / before + (1.0 - mask) * (total - routed) / (model.params.sum() - before)
+    factor = mask * routed / before + (1.0 - mask) * (total - routed) / (
+        model.params.sum() - before
+    )
     return dataclasses.replace(_scaled(model, factor), experts=model.top_k / share)

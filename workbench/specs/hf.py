@@ -33,7 +33,9 @@ def load(source: str | Path | Mapping, name: str | None = None) -> Model:
     if isinstance(source, Mapping):
         return account(source, name or _name(source, "model"), "config.json")
     if not isinstance(source, (str, Path)):
-        raise SpecError(f"config: {type(source).__name__} given; give the path of a config.json or a dict")
+        raise SpecError(
+            f"config: {type(source).__name__} given; give the path of a config.json or a dict"
+        )
     path = Path(source)
     fields = read(path)
     fallback = path.parent.name if path.stem == "config" else path.stem
@@ -59,7 +61,9 @@ def read(path: Path) -> dict:
             raise
         raise FileError(f"{path}: not a readable config.json ({str(err)[:100]})") from None
     if not isinstance(fields, dict):
-        raise FileError(f"{path}: holds a JSON {type(fields).__name__}; a config.json holds an object {{...}}")
+        raise FileError(
+            f"{path}: holds a JSON {type(fields).__name__}; a config.json holds an object {{...}}"
+        )
     return fields
 
 
@@ -67,7 +71,9 @@ def text_part(fields: Mapping) -> dict:
     """Return the text decoder's fields of a config that may wrap it beside vision or audio."""
     for part in TEXT_PARTS:
         inner = fields.get(part)
-        if isinstance(inner, Mapping) and ("hidden_size" in inner or "model_type" in inner or part in TEXT_PARTS[-1:]):
+        if isinstance(inner, Mapping) and (
+            "hidden_size" in inner or "model_type" in inner or part in TEXT_PARTS[-1:]
+        ):
             outer = {k: fields[k] for k in ("tie_word_embeddings", "model_type") if k in fields}
             return text_part({**outer, **inner})
     return dict(fields)
@@ -78,12 +84,16 @@ def account(fields: Mapping, name: str, source: str) -> Model:
     fields = text_part(fields)
     model_type = fields.get("model_type")
     if not isinstance(model_type, str):
-        raise SpecError("model_type is missing: it says how the tensors follow from the sizes; "
-                        f"{_understood(fields)}")
+        raise SpecError(
+            "model_type is missing: it says how the tensors follow from the sizes; "
+            f"{_understood(fields)}"
+        )
     traits = ARCHITECTURES.get(model_type)
     if traits is None:
-        raise SpecError(f"model_type: {model_type[:60]!r} is not known, and guessing its tensors would give wrong bytes; "
-                        f"{_understood(fields)}")
+        raise SpecError(
+            f"model_type: {model_type[:60]!r} is not known, and guessing its tensors would give "
+            f"wrong bytes; {_understood(fields)}"
+        )
     return _model(Config(fields, traits.defaults), traits, name, source)
 
 
@@ -95,26 +105,51 @@ def _model(config: Config, traits: Traits, name: str, source: str) -> Model:
         params.update({k: v * count for k, v in block.items()})
         state += elements * count
     params.update(extras.outside_layers(config, traits, layers))
-    cache = {kind: sum(n * accounting.kv_elements(config, traits, x) for x, n in layers.items() if x.attention == kind)
-             for kind in ("full", "sliding")}
-    flops = {kind: sum(n * accounting.attention_flops(config, traits, x) for x, n in layers.items()
-                       if x.attention == kind) for kind in ("full", "sliding")}
+    cache = {
+        kind: sum(
+            n * accounting.kv_elements(config, traits, x)
+            for x, n in layers.items()
+            if x.attention == kind
+        )
+        for kind in ("full", "sliding")
+    }
+    flops = {
+        kind: sum(
+            n * accounting.attention_flops(config, traits, x)
+            for x, n in layers.items()
+            if x.attention == kind
+        )
+        for kind in ("full", "sliding")
+    }
     compressed, buffer, compressed_flops = extras.compressed_cache(config, traits)
     widest = max(layers, key=lambda x: (x.heads, x.head_dim))
     model = Model(
-        name=name, arch=str(config.get("model_type")), params=np.array([params[n] for n in TENSOR_CLASSES], float),
-        layers=float(layers.total()), hidden=float(config.integer("hidden_size")), heads=float(widest.heads),
-        kv_heads=float(widest.kv_heads), head_dim=float(widest.head_dim),
-        ffn=float(max(x.ffn_width for x in layers)), vocab=float(config.integer("vocab_size")),
-        kv_elements=float(cache["full"] + compressed), window_elements=float(cache["sliding"]),
+        name=name,
+        arch=str(config.get("model_type")),
+        params=np.array([params[n] for n in TENSOR_CLASSES], float),
+        layers=float(layers.total()),
+        hidden=float(config.integer("hidden_size")),
+        heads=float(widest.heads),
+        kv_heads=float(widest.kv_heads),
+        head_dim=float(widest.head_dim),
+        ffn=float(max(x.ffn_width for x in layers)),
+        vocab=float(config.integer("vocab_size")),
+        kv_elements=float(cache["full"] + compressed),
+        window_elements=float(cache["sliding"]),
         window=float(config.integer("sliding_window") if flops["sliding"] else 0),
-        recurrent_elements=float(state + buffer), attention_flops=float(flops["full"] + compressed_flops),
-        window_flops=float(flops["sliding"]), max_context=float(config.integer("max_position_embeddings", 0, low=0)),
-        tied=extras.tied(config, traits), source=source, **_routing(config, layers),
-    )  # fmt: skip
+        recurrent_elements=float(state + buffer),
+        attention_flops=float(flops["full"] + compressed_flops),
+        window_flops=float(flops["sliding"]),
+        max_context=float(config.integer("max_position_embeddings", 0, low=0)),
+        tied=extras.tied(config, traits),
+        source=source,
+        **_routing(config, layers),
+    )
     if unread := config.unread_geometry():
-        raise SpecError(f"{', '.join(unread[:8])}: not understood for model_type {model.arch!r}, and fields of this kind "
-                        "change the bytes; remove them only if they do not")
+        raise SpecError(
+            f"{', '.join(unread[:8])}: not understood for model_type {model.arch!r}; such fields "
+            "change the bytes, so remove them only if you know that these do not"
+        )
     return model
 
 
@@ -134,8 +169,11 @@ def _routing(config: Config, layers: Counter[Layer]) -> dict[str, float]:
     routed = sum(n for x, n in layers.items() if x.ffn in ("moe", "both"))
     if not routed:
         return {}
-    return {"experts": float(config.integer("num_experts")), "top_k": float(config.integer("num_experts_per_tok")),
-            "moe_layers": float(routed)}
+    return {
+        "experts": float(config.integer("num_experts")),
+        "top_k": float(config.integer("num_experts_per_tok")),
+        "moe_layers": float(routed),
+    }
 
 
 def _name(fields: Mapping, fallback: str) -> str:
@@ -145,10 +183,23 @@ def _name(fields: Mapping, fallback: str) -> str:
 
 def _understood(fields: Mapping) -> str:
     config = Config(fields)
-    wanted = ("hidden_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads", "head_dim",
-              "intermediate_size", "vocab_size", "num_experts", "num_experts_per_tok", "sliding_window")
+    wanted = (
+        "hidden_size",
+        "num_hidden_layers",
+        "num_attention_heads",
+        "num_key_value_heads",
+        "head_dim",
+        "intermediate_size",
+        "vocab_size",
+        "num_experts",
+        "num_experts_per_tok",
+        "sliding_window",
+    )
     found = [name for name in wanted if config.spelled(name)]
     config.spelled("model_type")
     rest = config.unread_geometry()
-    return (f"understood: {', '.join(found) or 'nothing'}; not understood: {', '.join(rest[:12]) or 'nothing else'}; "
-            "use a GGUF file of the model, or Model.generic(name, total_params, active_params)")
+    return (
+        f"understood: {', '.join(found) or 'nothing'}; "
+        f"not understood: {', '.join(rest[:12]) or 'nothing else'}; "
+        "use a GGUF file of the model, or Model.generic(name, total_params, active_params)"
+    )

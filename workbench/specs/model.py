@@ -1,4 +1,5 @@
-"""What a model is to a machine: parameters by kind of tensor, KV elements per token, layers to launch."""
+"""What a model is to a machine: parameters by kind of tensor, KV elements per token, layers to
+launch."""
 
 import dataclasses
 import functools
@@ -8,7 +9,8 @@ import numpy as np
 
 #: Kinds of tensor that quantisation treats alike, in the order of `Model.params`.
 TENSOR_CLASSES = (
-    "embedding",  # token_embd: a row is looked up; streamed whole only when it doubles as the output head
+    # token_embd: a row is looked up; streamed whole only when it doubles as the output head
+    "embedding",
     "output",  # output head of an untied model
     "attention_qk",  # q, k, fused qkv, MLA's q and kv down/up projections, attention gates
     "attention_v",
@@ -22,7 +24,8 @@ TENSOR_CLASSES = (
     "shared_down",
     "router",
     "norm",  # norms, biases, sinks, scales: kept at 32 bits by every format
-    "lookup",  # stored, not streamed: per-layer embeddings, learned positions, K and V of layers that share a cache
+    # stored, not streamed: per-layer embeddings, positions, K and V of layers that share a cache
+    "lookup",
     "mtp",  # multi-token-prediction layers: in the file, not read by plain decoding
 )
 INDEX = {name: i for i, name in enumerate(TENSOR_CLASSES)}
@@ -41,9 +44,9 @@ _ALWAYS = 1.0 - _ROUTED - _mask("embedding", "lookup", "mtp")
 @functools.partial(
     jax.tree_util.register_dataclass,
     data_fields=[
-        "params", "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab", "experts", "top_k",
-        "moe_layers", "kv_elements", "window_elements", "window", "recurrent_elements", "attention_flops",
-        "window_flops", "max_context", "stored_bytes",
+        *("params", "layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab"),
+        *("experts", "top_k", "moe_layers", "kv_elements", "window_elements", "window"),
+        *("recurrent_elements", "attention_flops", "window_flops", "max_context", "stored_bytes"),
     ],
     meta_fields=["name", "arch", "tied", "quant", "source"],
 )
@@ -51,10 +54,14 @@ _ALWAYS = 1.0 - _ROUTED - _mask("embedding", "lookup", "mtp")
 class Model:
     """The decoder's geometry, reduced to what storing, moving and multiplying it takes.
 
-    `params` (tensor_class,) counts parameters. `stored_bytes` (tensor_class,) is set by `from_gguf` and then
-    overrides any format. `kv_elements` are K and V elements that one token adds in the layers that keep the whole
-    context (all such layers together), `window_elements` in the sliding-window layers, `recurrent_elements` the
-    state of linear-attention layers per sequence. `attention_flops` are the FLOPs that one query token spends on
+    `params` (tensor_class,) counts parameters. `stored_bytes` (tensor_class,) is set by `from_gguf`
+    and then
+    overrides any format. `kv_elements` are K and V elements that one token adds in the layers that
+    keep the whole
+    context (all such layers together), `window_elements` in the sliding-window layers,
+    `recurrent_elements` the
+    state of linear-attention layers per sequence. `attention_flops` are the FLOPs that one query
+    token spends on
     one cached token (all full layers together), `window_flops` the same for window layers.
     """
 
@@ -85,10 +92,12 @@ class Model:
 
     @classmethod
     def from_hf(cls, source, name: str | None = None) -> "Model":
-        """Return the model that a Hugging Face config.json (path) or its parsed content (dict) describes.
+        """Return the model that a Hugging Face config.json (path) or its parsed content (dict)
+        describes.
 
         Args:
-            source: path of a config.json, or a dict in its vocabulary; a `text_config` inside is found.
+            source: path of a config.json, or a dict in its vocabulary; a `text_config` inside is
+            found.
             name: what to call it; by default what the config or the file calls it.
 
         Raises:
@@ -101,7 +110,8 @@ class Model:
 
     @classmethod
     def from_gguf(cls, path) -> "Model":
-        """Return the model in a GGUF file, with the exact bytes of each tensor class in `stored_bytes`."""
+        """Return the model in a GGUF file, with the exact bytes of each tensor class in
+        `stored_bytes`."""
         from workbench.specs import gguf
 
         return gguf.load_model(path)
@@ -119,7 +129,8 @@ class Model:
 
     @classmethod
     def generic(cls, name: str, total_params: float, active_params: float | None = None) -> "Model":
-        """Return an estimate for a model known only by size; geometry interpolated over the catalogue.
+        """Return an estimate for a model known only by size; geometry interpolated over the
+        catalogue.
 
         Args:
             name: what to call it.
@@ -149,11 +160,13 @@ class Model:
 
     @property
     def decode_read_params(self) -> float:
-        """Parameters streamed per decode step at batch 1: active ones and the output head, no looked-up rows."""
+        """Parameters streamed per decode step at batch 1: active ones and the output head, no
+        looked-up rows."""
         return self.params @ self.read_share
 
     def kv_bytes(self, context, bits: float = 16):
-        """Return the KV cache bytes of one sequence; window layers hold min(context, window) tokens.
+        """Return the KV cache bytes of one sequence; window layers hold min(context, window)
+        tokens.
 
         Args:
             context: tokens in the cache; a number or any array.
