@@ -28,12 +28,12 @@ _ALIASES = {
     "mxfp4_moe": "MXFP4", "mxfp4-moe": "MXFP4", "fp8_e4m3": "FP8", "bnb-4bit": "NF4",
     "4bit": "4-bit", "q4": "4-bit", "8bit": "8-bit", "2bit": "2-bit", "2bit-dq": "2-bit",
     "2bit-ternary": "Q2_0", "w4": "w4a16", "ds4 mix": "ds4 Q2", "mlx bf16": "BF16",
-    "mlx fp16": "F16", "mlx f16": "F16",
+    "mlx fp16": "F16", "mlx 4bit optiq": "MLX OptiQ", "mlx f16": "F16",
 }  # fmt: skip
 #: Parts of a spelling that say who made the file or how, not what is in it; dropped in this order.
 _NOISE = (
     r"\.gguf$", r"\((?:see source|not stated|imatrix|pure|ubergarm|unsloth|bartowski)\)",
-    r"^(?:mix|smol)-", r"\bqat\b", r"\boptiq\b", r"\bcoreml\b", r"\bmoe$", r" mix$",
+    r"^(?:mix|smol)-", r"\bqat\b", r"\bcoreml\b", r"\bmoe$", r" mix$",
 )  # fmt: skip
 _GROUPED = re.compile(
     r"(?P<scheme>mlx|gptq|awq|autoround|int4|int8|int|w4 asym|w4a16|w8a8|w8a16|exl2|exl3|nf4)?"
@@ -58,7 +58,8 @@ def normalise(text: str) -> str:
     """
     if not isinstance(text, str) or not text.strip() or len(text) > 100:
         raise SpecError(f"quant: {str(text)[:40]!r} is no format; write 'Q4_K_M' or 'MLX 4bit'")
-    found = _named(text.strip()) or _named(_plain(text)) or _grouped(_plain(text))
+    plain = _plain(text)
+    found = _named(text.strip()) or _named(plain) or _grouped(plain) or _file_name(plain)
     if not found:
         raise UnknownNameError("quant", text, list(names()))
     return found
@@ -121,6 +122,14 @@ def _plain(text: str) -> str:
     for noise in _NOISE:
         text = re.sub(noise, "", text).strip(" -_")
     return re.sub(r"^(q2) \(ds4 mix\)$", "ds4 mix", text)
+
+
+def _file_name(text: str) -> str | None:
+    """Read the format that ends a file's name: 'gemma-3-27b-it-UD-Q4_K_XL-00001-of-00002'."""
+    tail = re.search(
+        r"[-. _]((?:ud-)?(?:i?q|tq|mxfp|nvfp|bf|f)\d[a-z0-9_]*)(-\d{5}-of-\d{5})?$", text
+    )
+    return _named(tail[1]) if tail else None
 
 
 def _grouped(text: str) -> str | None:

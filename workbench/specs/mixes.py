@@ -119,7 +119,8 @@ def _row_length(name: str, model: Model) -> float:
     if name == "ffn_down":
         return float(model.ffn)
     if name == "expert_down" and model.experts and model.moe_layers:
-        count = float(model.params[INDEX[name]])
-        return round(count / (float(model.experts) * float(model.moe_layers) * float(model.hidden)))
+        rows = float(model.experts) * float(model.moe_layers) * float(model.hidden)
+        # biases are counted with the experts; every real width is a multiple of 32
+        return 32.0 * round(float(model.params[INDEX[name]]) / rows / 32)
     plain = name in ("embedding", "output", "attention_qk", "attention_v") or name.endswith("_up")
     return float(model.hidden) if plain else 0.0
