@@ -208,8 +208,8 @@ def _cache(
         total["window_elements" if slides[i] else "kv_elements"] += layer.kv * (i < sharing)
     if not (total["kv_elements"] or total["window_elements"] or recurrent):
         raise FileError(
-            f"{fields.file}: no layer of {fields.arch} has keys or recurrent state, so its cache is "
-            f"unknown; understood: {layers} layers, {max(heads)} heads, {max(kv_heads)} KV heads"
+            f"{fields.file}: no layer of {fields.arch} has keys or recurrent state, so its cache "
+            f"is unknown; understood: {layers} layers, {max(heads)} heads, {max(kv_heads)} KV heads"
         )
     state = float(_state(fields) * _recurrent_count(shapes, layers))
     return {**total, "window": float(window), "recurrent_elements": state}
