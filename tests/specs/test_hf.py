@@ -121,6 +121,41 @@ def test_kimi_k2_is_a_trillion_with_32_billion_active():
     assert model.active_params == pytest.approx(32e9, rel=0.04)
 
 
+def test_glm_5_indexes_a_latent_cache():
+    fields = config("zai-org/GLM-4.7-Flash")
+    fields |= {"model_type": "glm_moe_dsa", "hidden_size": 6144, "num_hidden_layers": 78}
+    fields |= {"num_attention_heads": 64, "num_key_value_heads": 64, "q_lora_rank": 2048}
+    fields |= {"intermediate_size": 12288, "moe_intermediate_size": 2048, "n_routed_experts": 256}
+    fields |= {"num_experts_per_tok": 8, "first_k_dense_replace": 3, "index_topk": 2048}
+    fields |= {"index_head_dim": 128, "index_n_heads": 32}
+    model = Model.from_hf(fields)
+    assert model.total_params == pytest.approx(744e9, rel=0.002)  # model card: 744B-A40B
+    assert model.active_params == pytest.approx(40e9, rel=0.05)
+    assert model.kv_elements == 78 * (512 + 64 + 128)
+
+
+def test_overrides_of_single_layers_are_applied():
+    fields = config("google/gemma-4-31B-it")
+    full = [i for i, kind in enumerate(fields["layer_types"]) if kind == "full_attention"]
+    ours = Model.from_hf(fields)
+    heads, dim = fields.pop("num_global_key_value_heads"), fields.pop("global_head_dim")
+    change = {"head_dim": dim, "num_key_value_heads": heads}
+    theirs = Model.from_hf(fields | {"per_layer_config": {f"{i:02}": change for i in full}})
+    np.testing.assert_array_equal(theirs.params, ours.params)
+    with pytest.raises(SpecError, match="per_layer_config: '99'"):
+        Model.from_hf(fields | {"per_layer_config": {"99": change}})
+
+
+def test_nemotron_spells_its_layers_as_letters_or_words():
+    fields = config("nvidia/NVIDIA-Nemotron-Nano-9B-v2")
+    ours = Model.from_hf(fields)
+    words = {"M": "linear_attention", "*": "full_attention", "-": "mlp"}
+    letters = fields.pop("hybrid_override_pattern")
+    del fields["num_hidden_layers"]
+    theirs = Model.from_hf(fields | {"layers_block_type": [words[x] for x in letters]})
+    np.testing.assert_array_equal(theirs.params, ours.params)
+
+
 def test_gemma_3_4b_as_published_leaves_out_class_defaults():
     text = {
         "hidden_size": 2560,
@@ -198,6 +233,7 @@ def test_reads_a_file_and_names_the_model_after_its_folder(tmp_path):
         ({"num_experts": 4, "num_experts_per_tok": 8}, "8 exceeds the 4 experts"),
         ({"num_experts": 4}, "num_experts_per_tok is missing"),
         ({"layer_types": ["full_attention"]}, "1 entries, but num_hidden_layers is 32"),
+        ({"layer_types": ["mamba"] * 32}, "recurrent layers, but this model_type has no such"),
         ({"layer_types": ["warp"] * 32}, "'warp' is not a kind of layer"),
         ({"tie_word_embeddings": "yes"}, "tie_word_embeddings: 'yes' must be true or false"),
         ({"model_type": "grok_17"}, "'grok_17' is not known.*understood: hidden_size, num_hidden"),

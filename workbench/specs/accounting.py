@@ -56,7 +56,20 @@ def _latent(config: Config, layer: Layer) -> Counter:
     query, rank = heads * (nope + rope), config.integer("q_lora_rank", 0, low=0)
     q = hidden * rank + rank * query if rank else hidden * query
     kv = hidden * (width + rope) + width * heads * (nope + value)
-    return Counter(attention_qk=q + kv, attention_out=heads * value * hidden, norm=rank + width)
+    index, index_dim = _indexer(config)
+    picks = rank * index * index_dim + hidden * (index_dim + index)
+    return Counter(
+        attention_qk=q + kv + picks,
+        attention_out=heads * value * hidden,
+        norm=rank + width + 2 * index_dim,
+    )
+
+
+def _indexer(config: Config) -> tuple[int, int]:
+    """Heads and head_dim of DeepSeek-V3.2's indexer (arXiv 2512.02556), which keeps a key per
+    token."""
+    config.skip("index_topk")  # engines that ignore it read everything; that is what is counted
+    return config.integer("index_n_heads", 0, low=0), config.integer("index_head_dim", 0, low=0)
 
 
 def _compressed(config: Config, layer: Layer) -> Counter:
@@ -81,7 +94,8 @@ def kv_elements(config: Config, traits: Traits, layer: Layer) -> int:
     if not layer.attention or not layer.own_kv or traits.attention == "compressed":
         return 0
     if latent(config, traits):
-        return config.integer("kv_lora_rank") + config.integer("qk_rope_head_dim")
+        rope, index_dim = config.integer("qk_rope_head_dim"), _indexer(config)[1]
+        return config.integer("kv_lora_rank") + rope + index_dim
     return 2 * layer.kv_heads * layer.head_dim
 
 
@@ -92,8 +106,9 @@ def attention_flops(config: Config, traits: Traits, layer: Layer) -> int:
     head.
     """
     if latent(config, traits):
-        width = config.integer("kv_lora_rank")
-        return 2 * layer.heads * (2 * width + config.integer("qk_rope_head_dim"))
+        width, rope = config.integer("kv_lora_rank"), config.integer("qk_rope_head_dim")
+        index, index_dim = _indexer(config)
+        return 2 * layer.heads * (2 * width + rope) + 2 * index * index_dim
     return 4 * layer.heads * layer.head_dim
 
 

@@ -190,6 +190,8 @@ ARCHITECTURES: dict[str, Traits] = {
     "smallthinker": LLAMA,
     "arcee": Traits(gated=False),
     "deepseek": LLAMA,
+    "deepseek_v32": DEEPSEEK_V3,
+    "glm_moe_dsa": DEEPSEEK_V3,
     "seed_oss": Traits(qkv_bias=True),
     "internlm": Traits(qkv_bias=True, out_bias=True),
     "olmo": Traits(norms=0, final_norms=0),

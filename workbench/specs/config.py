@@ -56,7 +56,7 @@ SPELLINGS = {
     "first_k_dense_replace": ("num_dense_layers", "moe_layer_start_index"),
     "num_nextn_predict_layers": ("mtp_num_hidden_layers",),
     "sliding_window": ("attention_chunk_size", "sliding_window_size"),
-    "sliding_window_pattern": ("_sliding_window_pattern",),
+    "sliding_window_pattern": ("_sliding_window_pattern", "global_attn_every_n_layers"),
     "attention_bias": ("qkv_bias", "use_qkv_bias", "add_qkv_bias"),
     "mlp_bias": ("use_bias",),
     "use_qk_norm": ("qk_layernorm",),
@@ -79,7 +79,7 @@ GEOMETRY = re.compile(r"_size$|_dim$|^num_|^n_|rank|layer")
 IGNORED = re.compile(
     r"^((ep|tp|pp|dp|world|batch|micro_batch)_size|num_(labels|beams|beam_groups|return_sequences|logits_to_keep|hash_layers|mtp_modules)"
     r"|num_expert_group|num_media_embeds|n_group|no_rope_layer.*|max_window_layers|layer_switch"
-    r"|.*layer_?norm.*|.*layer_?drop.*|.*chunk_size.*|.*no_repeat_ngram_size|rotary_dim|org_vocab_size"
+    r"|.*layer_?norm.*|.*rope.*|.*layer_?drop.*|.*chunk_size.*|.*no_repeat_ngram_size|rotary_dim|org_vocab_size"
     r"|.*(vision|image|audio|video|patch|window)_.*|mtp_.*|num_nextn.*|moe_layers?)$"
 )
 

@@ -87,8 +87,10 @@ def altup_layer(config: Config) -> Counter:
 
 def _ratios(config: Config) -> list[int]:
     """Compression ratio of each layer of DeepSeek-V4, 0 where it keeps the window alone."""
-    ratios = config.get("compress_ratios")
+    ratios, rates = config.get("compress_ratios"), config.get("compress_rates")
     count = config.integer("num_hidden_layers")
+    if isinstance(rates, dict) and isinstance(config.get("layer_types"), list):
+        ratios = [rates.get(str(kind), 0) for kind in config.get("layer_types")]
     if isinstance(ratios, list):
         ratios = ratios[:count]  # prediction layers follow
     config.length("compress_ratios", ratios, count)
@@ -119,9 +121,8 @@ def compressors(config: Config, traits: Traits) -> Counter:
 
 
 def _indexed(ratio: int) -> bool:
-    return (
-        0 < ratio <= 4
-    )  # overlapping windows of few tokens are picked by an indexer; long ones are all read
+    # overlapping windows of few tokens are picked by an indexer; long ones are all read
+    return 0 < ratio <= 4
 
 
 def compressed_cache(config: Config, traits: Traits) -> tuple[float, float, float]:

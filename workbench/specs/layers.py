@@ -5,6 +5,7 @@ from collections import Counter
 from typing import NamedTuple
 
 from workbench.errors import SpecError
+from workbench.specs import feedforward
 from workbench.specs.architectures import Traits
 from workbench.specs.config import LIMIT, Config, whole
 
@@ -24,9 +25,37 @@ KINDS = {
     "conv": "recurrent",
     "recurrent": "recurrent",
     "hybrid": "parallel",
+    "indexed_attention": "full",
+    # DeepSeek-V4: a window in every layer, and a compressed past that extras counts
+    "compressed_sparse_attention": "sliding",
+    "heavily_compressed_attention": "sliding",
 }
 #: Nemotron-H writes one letter a layer: mixer and FFN are layers of their own
 LETTERS = {"M": ("recurrent", ""), "*": ("full", ""), "-": ("", "dense"), "E": ("", "moe")}
+WORDS = {
+    "mamba": "M",
+    "linear_attention": "M",
+    "attention": "*",
+    "full_attention": "*",
+    "mlp": "-",
+    "moe": "E",
+}
+#: what transformers' `per_layer_config` may override
+OVERRIDES = {
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "ffn_width",
+}
+
+
+#: counted as read, because they stay behind in models that have no part they would size
+WITHOUT_EFFECT = (
+    *("intermediate_size", "moe_intermediate_size", "num_experts_per_tok", "num_key_value_heads"),
+    *("qk_rope_head_dim", "qk_head_dim", "expert_layer_period", "expert_layer_offset"),
+    *("sliding_window", "sliding_window_pattern", "first_k_dense_replace"),
+    "num_sliding_attention_heads",
+)
 
 
 class Layer(NamedTuple):
@@ -49,29 +78,40 @@ def plan(config: Config, traits: Traits) -> Counter[Layer]:
         SpecError: a per-layer list of the wrong length, an unknown layer kind, heads that do not
         divide.
     """
-    count = config.integer("num_hidden_layers")
-    config.skip(
-        "intermediate_size",
-        "qk_rope_head_dim",
-        "expert_layer_period",
-        "expert_layer_offset",
-        "num_experts_per_tok",
-        "use_sliding_window",
-        "sliding_window",
-        "sliding_window_pattern",
-    )
-    if config.get("hybrid_override_pattern") or config.get("layers_block_type"):
-        kinds, ffns = _letters(config, count)
+    pattern = config.get("hybrid_override_pattern") or config.get("layers_block_type")
+    count = config.integer("num_hidden_layers", len(pattern) if isinstance(pattern, list) else None)
+    config.skip(*WITHOUT_EFFECT)
+    if pattern:
+        kinds, ffns = _letters(config, pattern, count)
     else:
-        kinds, ffns = _mixers(config, traits, count), _ffns(config, count)
+        kinds, ffns = _mixers(config, traits, count), feedforward.kinds(config, count)
+    if not traits.recurrent and {"recurrent", "parallel"} & set(kinds):
+        raise SpecError("layer_types: recurrent layers, but this model_type has no such mixer")
     heads = [0] * count if traits.mixing == "only" else _heads(config, kinds)
-    widths = _dense_widths(config, traits, count) if {"dense", "both"} & set(ffns) else [0] * count
+    dense = {"dense", "both"} & set(ffns)
+    widths = feedforward.dense_widths(config, traits, count) if dense else [0] * count
     shared = count - config.integer("num_kv_shared_layers", 0, low=0)
     layers = [
         _layer(config, kind, ffn, heads[i], widths[i], own_kv=i < shared)
         for i, (kind, ffn) in enumerate(zip(kinds, ffns, strict=True))
     ]
-    return Counter(layers)
+    return Counter(_overridden(config, layers))
+
+
+def _overridden(config: Config, layers: list[Layer]) -> list[Layer]:
+    per_layer = config.get("per_layer_config", {})
+    if not isinstance(per_layer, dict):
+        raise SpecError("per_layer_config: must be an object from layer number to fields")
+    for index, fields in per_layer.items():
+        known = isinstance(fields, dict) and set(fields) <= set(OVERRIDES)
+        if not known or not str(index).isdecimal() or int(index) >= len(layers):
+            raise SpecError(
+                f"per_layer_config: {str(index)[:20]!r} must be a layer number with no fields but "
+                f"{', '.join(OVERRIDES)}"
+            )
+        new = {OVERRIDES[k]: whole(v, f"per_layer_config.{k}", 1, LIMIT) for k, v in fields.items()}
+        layers[int(index)] = layers[int(index)]._replace(**new)
+    return layers
 
 
 def _layer(config: Config, kind: str, ffn: str, heads: int, width: int, own_kv: bool) -> Layer:
@@ -88,9 +128,8 @@ def _layer(config: Config, kind: str, ffn: str, heads: int, width: int, own_kv: 
 def kv_geometry(config: Config, heads: int, full: bool) -> tuple[int, int]:
     """Return (kv_heads, head_dim) of a layer; Gemma 4's full layers have their own."""
     kv_heads = config.integer("num_key_value_heads", heads)
-    if config.flag("multi_query") and not config.flag(
-        "new_decoder_architecture"
-    ):  # Falcon writes both
+    # Falcon writes num_kv_heads too, and means it in the new architecture only
+    if config.flag("multi_query") and not config.flag("new_decoder_architecture"):
         kv_heads = 1
     head_dim = config.integer("head_dim", _head_dim(config))
     if full:
@@ -120,33 +159,16 @@ def _head_dim(config: Config) -> int | None:
 
 def _heads(config: Config, kinds: list[str]) -> list[int]:
     everywhere = config.integers("num_attention_heads", len(kinds))
-    sliding = config.get("attention_other_setting")
-    if isinstance(sliding, dict) and not config.spelled("num_attention_heads_per_layer"):
-        other = Config(sliding).integer("num_attention_heads")
-        return [
-            other if kind == "sliding" else n for kind, n in zip(kinds, everywhere, strict=True)
-        ]
-    config.skip("attention_other_setting")
     if config.spelled("num_attention_heads_per_layer"):
+        config.skip("attention_other_setting", "num_sliding_attention_heads")
         return config.integers("num_attention_heads_per_layer", len(kinds))
-    return everywhere
-
-
-def _dense_widths(config: Config, traits: Traits, count: int) -> list[int]:
-    for special in (
-        "prefix_dense_intermediate_size",
-        "intermediate_size_mlp",
-        "shared_intermediate_size",
-    ):
-        if config.get(special):
-            return [config.integer(special)] * count
-    widths = config.integers(
-        "intermediate_size", count, traits.ffn_per_hidden * config.integer("hidden_size") or None
-    )
-    if config.flag("block_auto_adjust_ff_dim"):  # LFM2 states the width before SwiGLU's 2/3
-        step = config.integer("block_multiple_of", 256)
-        return [-(-(2 * width // 3) // step) * step for width in widths]
-    return [width // (1 + traits.doubled_width) for width in widths]
+    other = config.get("attention_other_setting")
+    sliding = Config(other) if isinstance(other, dict) else config
+    field = "num_attention_heads" if isinstance(other, dict) else "num_sliding_attention_heads"
+    return [
+        sliding.integer(field, n) if kind == "sliding" else n
+        for kind, n in zip(kinds, everywhere, strict=True)
+    ]
 
 
 def _mixers(config: Config, traits: Traits, count: int) -> list[str]:
@@ -168,6 +190,8 @@ def _mixers(config: Config, traits: Traits, count: int) -> list[str]:
         return ["full" if i % period == offset else "recurrent" for i in indices]
     if not traits.recurrent:
         return _windows(config, traits, count)
+    if traits.mixing == "interval" and config.get("full_attention_interval") is None:
+        raise SpecError("layer_types is missing: it says which layers have attention and a cache")
     if traits.mixing == "interval":
         every = config.integer("full_attention_interval")
         return ["full" if (i + 1) % every == 0 else "recurrent" for i in indices]
@@ -205,71 +229,15 @@ def _full_layers(config: Config) -> set[int] | None:
     return set(config.items("full_attn_idxs")) if config.spelled("full_attn_idxs") else None
 
 
-def _letters(config: Config, count: int) -> tuple[list[str], list[str]]:
-    pattern = config.get("hybrid_override_pattern") or config.get("layers_block_type")
+def _letters(config: Config, pattern, count: int) -> tuple[list[str], list[str]]:
     if isinstance(pattern, list):
-        short = {"mamba": "M", "attention": "*", "mlp": "-", "moe": "E"}
-        pattern = [short.get(str(p), str(p)) for p in pattern]
-    pattern = list(pattern) if isinstance(pattern, (str, list)) else pattern
-    config.length("hybrid_override_pattern", pattern, count)
+        pattern = [WORDS.get(str(p), str(p)) for p in pattern]
+    config.length(
+        "hybrid_override_pattern", list(pattern) if isinstance(pattern, str) else pattern, count
+    )
     if unknown := sorted(set(pattern) - set(LETTERS)):
         raise SpecError(
             f"hybrid_override_pattern: {str(unknown)[:60]} unknown; known: {' '.join(LETTERS)}"
         )
     mixers, ffns = zip(*(LETTERS[p] for p in pattern), strict=True)
     return list(mixers), list(ffns)
-
-
-def _ffns(config: Config, count: int) -> list[str]:
-    experts = config.integer("num_experts", 0, low=0)
-    top_k = config.integer("num_experts_per_tok", 0, low=0) if experts else 0
-    if experts > 1 and not top_k:
-        raise SpecError(
-            "num_experts_per_tok is missing: with experts, the bytes read per token depend on it"
-        )
-    if experts < top_k:
-        raise SpecError(
-            f"num_experts_per_tok: {top_k} exceeds the {experts} experts (num_experts) there are"
-        )
-    if experts <= 1 and not top_k:
-        return ["dense"] * count
-    routed = "both" if config.flag("enable_moe_block") else "moe"
-    return [routed if is_moe else "dense" for is_moe in _moe_layers(config, count)]
-
-
-def _moe_layers(config: Config, count: int) -> list[bool]:
-    """Which layers route: leading dense layers, every n-th layer, or listed ones."""
-    kinds = config.get("mlp_layer_types")
-    if kinds is not None:
-        config.length("mlp_layer_types", kinds, count)
-        return [kind != "dense" for kind in kinds]
-    if config.spelled("moe_layers_enum"):
-        routed = set(config.items("moe_layers_enum"))
-        return [i in routed for i in range(count)]
-    if isinstance(config.get("moe_layer_freq"), list):
-        return [on == 1 for on in _zeros_and_ones(config, "moe_layer_freq", count)]
-    dense, step = set(config.items("mlp_only_layers")), _period(config)
-    first = config.integer("first_k_dense_replace", 0, low=0)
-    last = config.integer("moe_layer_end_index", count - 1, low=-1)
-    last = count - 1 if last < 0 else last
-    return [first <= i <= last and i % step[0] == step[1] and i not in dense for i in range(count)]
-
-
-def _zeros_and_ones(config: Config, field: str, count: int) -> list[int]:
-    values = config.get(field)
-    config.length(field, values, count)
-    return [whole(v, field, 0, 1) for v in values]
-
-
-def _period(config: Config) -> tuple[int, int]:
-    """(period, offset) of the routed layers: every layer unless the config says otherwise."""
-    if config.spelled("expert_layer_period"):
-        return config.integer("expert_layer_period"), config.integer(
-            "expert_layer_offset", 0, low=0
-        )
-    if config.spelled("moe_layer_freq"):
-        return config.integer("moe_layer_freq"), 0
-    for name in ("moe_layer_interval", "decoder_sparse_step", "interleave_moe_layer_step"):
-        if config.spelled(name):
-            return config.integer(name), config.integer(name) - 1
-    return 1, 0

@@ -25,14 +25,12 @@ def gated_delta_net(c: Config) -> tuple[Counter, int]:
 def kimi_delta(c: Config) -> tuple[Counter, int]:
     """Kimi Delta Attention (arXiv 2510.26692): q, k, v each with a short convolution, low-rank
     decay and gate."""
-    inner = c.get("linear_attn_config")
-    sub = Config(inner if isinstance(inner, dict) else {})
-    heads, dim = sub.integer("num_heads"), sub.integer("head_dim")
-    hidden, width, kernel = (
-        c.integer("hidden_size"),
-        heads * dim,
-        sub.integer("short_conv_kernel_size", 4),
-    )
+    given = c.get("linear_attn_config")
+    own = Config(given) if isinstance(given, dict) else c
+    heads = own.integer("linear_num_heads" if own is c else "num_heads")
+    dim = own.integer("linear_head_dim" if own is c else "head_dim")
+    kernel = own.integer("linear_conv_kernel_dim" if own is c else "short_conv_kernel_size", 4)
+    hidden, width = c.integer("hidden_size"), heads * dim
     weights = 4 * hidden * width + 2 * (hidden * dim + dim * width) + hidden * heads
     small = 3 * width * kernel + heads + width + dim
     return Counter(recurrent=weights, norm=small), heads * dim * dim + 3 * width * (kernel - 1)
