@@ -154,14 +154,15 @@ class Config:
             raise SpecError(f"{field}: {_show(value)} must be a list of layer numbers")
         return [whole(v, field, 0, LIMIT) for v in value]
 
-    def length(self, field: str, value: list, layers: int) -> None:
-        """Refuse a per-layer list whose length is not the number of layers."""
+    def length(self, field: str, value, layers: int) -> list:
+        """Return a per-layer list, and refuse one whose length is not the number of layers."""
         if not isinstance(value, list) or len(value) != layers:
             got = f"{len(value)} entries" if isinstance(value, list) else _show(value)
             raise SpecError(
                 f"{field}: {got}, but num_hidden_layers is {layers}; "
                 "give a list with one entry per layer"
             )
+        return value
 
     def unread_geometry(self) -> list[str]:
         """Return the fields that look like geometry, have a value, and that no accounting read."""

@@ -89,11 +89,12 @@ def _ratios(config: Config) -> list[int]:
     """Compression ratio of each layer of DeepSeek-V4, 0 where it keeps the window alone."""
     ratios, rates = config.get("compress_ratios"), config.get("compress_rates")
     count = config.integer("num_hidden_layers")
-    if isinstance(rates, dict) and isinstance(config.get("layer_types"), list):
-        ratios = [rates.get(str(kind), 0) for kind in config.get("layer_types")]
+    kinds = config.get("layer_types")
+    if isinstance(rates, dict) and isinstance(kinds, list):
+        ratios = [rates.get(str(kind), 0) for kind in kinds]
     if isinstance(ratios, list):
         ratios = ratios[:count]  # prediction layers follow
-    config.length("compress_ratios", ratios, count)
+    ratios = config.length("compress_ratios", ratios, count)
     return [whole(ratio, "compress_ratios", 0, LIMIT) for ratio in ratios]
 
 

@@ -46,8 +46,7 @@ def _moe_layers(config: Config, count: int) -> list[bool]:
 
 
 def _zeros_and_ones(config: Config, field: str, count: int) -> list[int]:
-    values = config.get(field)
-    config.length(field, values, count)
+    values = config.length(field, config.get(field), count)
     return [whole(v, field, 0, 1) for v in values]
 
 
