@@ -1,0 +1,92 @@
+"""One look for every figure: readable on light and dark paper, by colour-blind eyes, in print."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+import xarray as xr
+
+from workbench import results
+from workbench.units import GiB
+
+INK = "#808080"  # reads on white and on black; JupyterLab's own ink replaces it inside panels
+GRID = "rgba(128,128,128,0.25)"
+#: Okabe and Ito's colours without yellow, which is lost on white; grey stands for their black.
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#D55E00", "#56B4E9", "#CC79A7", INK)
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "5px 2px")
+MARKERS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+PATTERNS = ("", "/", ".", "x", "-", "\\", "+")
+
+#: One colour for one cause of time or memory, in every figure.
+COLOURS = dict(
+    zip(
+        ("weights", "kv", "attention", "spill", "dispatch", "routing", "fixed"),
+        PALETTE,
+        strict=True,
+    )
+) | {"compute": "#009E73", "dense": "#009E73", "experts": "#CC79A7", "buffers": "#56B4E9"}
+COLOURS["runtime"] = INK
+
+#: Shown unit -> how many SI units it is.
+SHOWN = {"ms": 1e-3, "µs": 1e-6, "GiB": GiB, "MiB": 2**20, "GB": 1e9, "GB/s": 1e9, "TFLOP/s": 1e12}
+
+TEMPLATE = go.layout.Template(
+    layout={
+        "paper_bgcolor": "rgba(0,0,0,0)",
+        "plot_bgcolor": "rgba(0,0,0,0)",
+        "font": {"color": INK, "size": 13},
+        "colorway": PALETTE,
+        "margin": {"l": 60, "r": 20, "t": 44, "b": 50},
+        "showlegend": False,
+        "xaxis": {"gridcolor": GRID, "zerolinecolor": GRID, "automargin": True},
+        "yaxis": {"gridcolor": GRID, "zerolinecolor": GRID, "automargin": True},
+        "title": {"font": {"size": 15}, "x": 0, "xref": "paper", "xanchor": "left"},
+        "annotationdefaults": {"font": {"color": INK, "size": 13}},
+        "hoverlabel": {"font": {"size": 13}},
+        "colorscale": {"sequential": "Cividis"},
+    }
+)
+
+
+def axis_title(array: xr.DataArray, shown_in: str = "") -> str:
+    """Return an axis title, "time of one decode step [ms]", from the attrs of `array`.
+
+    Args:
+        array: a variable or coordinate of a result.
+        shown_in: a unit of `SHOWN` that the axis uses instead of the SI unit.
+    """
+    if not shown_in:
+        return results.label(array)
+    return f"{array.attrs.get('long_name', array.name)} [{shown_in}]"
+
+
+def line(series: int) -> dict[str, Any]:
+    """Return the line and marker of the n-th series: no two differ by colour alone."""
+    colour = PALETTE[series % len(PALETTE)]
+    return {
+        "line": {"color": colour, "dash": DASHES[series % len(DASHES)], "width": 2.5},
+        "marker": {"color": colour, "symbol": MARKERS[series % len(MARKERS)], "size": 8},
+    }
+
+
+def bar(series: int) -> dict[str, Any]:
+    """Return the marker of the n-th series of bars: no two differ by colour alone."""
+    pattern = {"shape": PATTERNS[series % len(PATTERNS)], "solidity": 0.3}
+    return {"marker": {"color": PALETTE[series % len(PALETTE)], "pattern": pattern}}
+
+
+def figure(traces: Iterable, **layout) -> go.Figure:
+    """Return a plain figure of `traces` in the house style; `layout` as Plotly's update_layout."""
+    return go.Figure(list(traces), {"template": TEMPLATE, **layout})
+
+
+def fill(traces: Sequence, values: Sequence[dict]) -> None:
+    """Give each trace what it shows now; only what differs is sent to the browser.
+
+    Args:
+        traces: of a Figure or FigureWidget, the latter inside `batch_update`.
+        values: for each trace the properties that follow the data: x, y, text ...
+    """
+    for trace, properties in zip(traces, values, strict=True):
+        for name, value in properties.items():
+            trace[name] = value
