@@ -39,6 +39,13 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "fix_fits": ("1", "fits in memory after the change"),
     "bound": ("1", "term that takes the most time"),
     "trust": ("1", "how far the prediction can be trusted"),
+    "measured": ("token/s", "measured decode speed"),
+    "predicted": ("token/s", "predicted decode speed"),
+    "prefill_measured": ("token/s", "measured prefill speed"),
+    "prefill_predicted": ("token/s", "predicted prefill speed"),
+    "scored": ("1", "in the scored set"),
+    "is_moe": ("1", "mixture of experts"),
+    "reason": ("1", "why it was not predicted"),
     "device_bandwidth": ("byte/s", "memory bandwidth"),
     "device_memory": ("byte", "largest memory sold"),
     "device_flops": ("FLOP/s", "peak FP16 rate"),
@@ -70,6 +77,7 @@ COORDS: dict[str, tuple[str, str]] = {
     "fix": ("1", "what to change"),
     "kv_bits": ("bit", "bits per KV element"),
     "generate": ("token", "tokens to generate"),
+    "row": ("1", "measured row"),
 }
 
 

@@ -1,0 +1,298 @@
+"""How wrong predictions are: measured rows against what `predict` would say of them (M02)."""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import xarray as xr
+
+from workbench import results
+from workbench.errors import FileError, SpecError, WorkbenchError
+from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
+from workbench.specs.device import DEVICE_CLASSES
+from workbench.specs.device import resolve as resolve_device
+from workbench.study import trust
+from workbench.study.calibrate import pools_of
+from workbench.study.predict import run
+from workbench.study.rows import Request, best_threads, is_scored, request, stored
+
+REQUIRED = ("device", "engine", "model")
+SPEEDS = ("decode_tok_s", "prefill_tok_s")
+DEEP = 4096  # tokens: rows with at least this much context are also reported alone
+_BLANK = ("", "nan", "none", "null", "na", "n/a", "-", "?")
+
+
+class Entry(NamedTuple):
+    """A measured row, and what it asks, or the reason why it cannot be understood."""
+
+    row: dict[str, str]
+    scored: bool
+    request: Request | None = None
+    load: traffic.Load | None = None
+    pools: dict[str, str] | None = None
+    reason: str = ""
+
+
+def score_file(path: str | Path, table: dict | None = None) -> dict:
+    """Score the rows of a CSV file; see `score`.
+
+    Raises:
+        FileError: the file cannot be read as CSV.
+    """
+    return score(read(path), table)
+
+
+def score(rows: Iterable[dict], table: dict | None = None) -> dict:
+    """Say how far predictions are from measured rows.
+
+    Args:
+        rows: dicts with columns of datasets/measurements.csv; `device`, `engine`, `model` and one
+            measured speed are required, the others refine the question.
+        table: coefficients, as `calibrate` returns them; by default those in datasets.
+
+    Returns:
+        What `summary` says of the `scoreboard` of these rows.
+
+    Raises:
+        SpecError: a required column is missing.
+    """
+    return summary(scoreboard(rows, table))
+
+
+def scoreboard(rows: Iterable[dict], table: dict | None = None) -> xr.Dataset:
+    """Predict every comparable row (trust A or B, one device, batch 1) in one compiled call.
+
+    Args:
+        rows, table: as for `score`.
+
+    Returns:
+        A Dataset over `row`: `measured`, `predicted`, `lower`, `upper`, `naive_tok_s` and the
+        `prefill_` ones in token/s, NaN where there is none; `is_moe`, `trust`; `scored` tells the
+        scored set from other engines and NPUs; `reason` why a row could not be predicted. Device,
+        class, model, format, engine and context are coordinates.
+
+    Raises:
+        SpecError: a required column is missing.
+    """
+    listed = entries(rows)
+    priced = _price([e for e in listed if e.request], table or coefficients.table())
+    variables = _spread(priced, np.array([e.request is not None for e in listed]))
+    for stage, prefix in (("decode", ""), ("prefill", "prefill_")):
+        variables[f"{prefix}measured"] = np.array([_measured(e, f"{stage}_tok_s") for e in listed])
+    lost = ~(variables["predicted"] > 0) & np.array([not e.reason for e in listed])
+    reasons = np.array([e.reason for e in listed], dtype=object)
+    reasons[lost] = "the prediction is no positive number"
+    variables |= {
+        "reason": reasons.astype(str),
+        "scored": np.array([e.scored for e in listed]),
+        "is_moe": np.array([bool(e.request and e.request.model.experts > 0) for e in listed]),
+    }
+    return results.dataset(
+        {name: ("row", values) for name, values in variables.items()},
+        {name: ("row", values) for name, values in _labels(listed).items()},
+        source="the rows given",
+        mechanism="M02",
+    )
+
+
+def summary(board: xr.Dataset) -> dict:
+    """Sum up a scoreboard, ready for JSON.
+
+    Args:
+        board: what `scoreboard` returned.
+
+    Returns:
+        Counts of `rows` and of those `predicted`; errors |predicted/measured - 1| as fractions for
+        `decode` and `prefill`, for `moe` rows and rows at `depth_4096` alone, `by_class`, and for
+        `other_engines`, which are not in the scored set; the share of measured values inside the
+        80 % interval as `coverage_80`; decode errors of the `naive` line, bandwidth over bytes
+        read; `failures` lists what could not be predicted and why.
+    """
+    scored, others = (board.isel(row=board.scored.values == wanted) for wanted in (True, False))
+    groups = {"moe": scored.is_moe.values, "depth_4096": scored.context.values >= DEEP}
+    classes = np.unique(scored.device_class.values).tolist()
+    by_class = {label: scored.isel(row=scored.device_class.values == label) for label in classes}
+    parts = {name: scored.isel(row=chosen) for name, chosen in groups.items()}
+    naive = {name: _errors(part.naive_tok_s, part.measured) for name, part in parts.items()}
+    return {
+        "rows": scored.sizes["row"],
+        "predicted": int((scored.reason.values == "").sum()),
+        "decode": _errors(scored.predicted, scored.measured),
+        "prefill": _errors(scored.prefill_predicted, scored.prefill_measured),
+        **{name: _figures(part) for name, part in parts.items()},
+        "by_class": {label: _figures(part) for label, part in by_class.items()},
+        "other_engines": {"rows": others.sizes["row"], **_figures(others)},
+        "coverage_80": _coverage(scored),
+        "naive": {
+            "decode": _errors(scored.naive_tok_s, scored.measured),
+            **naive,
+            "by_class": {k: _errors(p.naive_tok_s, p.measured) for k, p in by_class.items()},
+        },
+        "failures": _failures(board),
+    }
+
+
+def read(path: str | Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file.
+
+    Raises:
+        FileError: it is missing, a directory, or no text in UTF-8.
+    """
+    try:
+        with Path(path).open(newline="", encoding="utf-8-sig") as file:
+            return list(csv.DictReader(file))
+    except (OSError, UnicodeDecodeError, csv.Error) as err:
+        raise FileError(f"{path}: not a readable CSV file ({err})") from None
+
+
+def entries(rows: Iterable[dict]) -> list[Entry]:
+    """Return the comparable rows: trust A or B, one device, batch 1, CPUs at their best threads.
+
+    Rows that cannot be understood stay, with the reason.
+
+    Raises:
+        SpecError: a required column is missing.
+    """
+    cleaned = [_clean(row) for row in rows]
+    _require(cleaned)
+    listed = [_entry(row) for row in cleaned if _comparable(row)]
+    kept = {id(row) for row in best_threads([e.row for e in listed if e.request])}
+    return [e for e in listed if e.request is None or id(e.row) in kept]
+
+
+def _clean(row: dict) -> dict[str, str]:
+    texts = {str(k).strip(): str(v).strip() for k, v in row.items() if k and v is not None}
+    cleaned = {k: "" if text.lower() in _BLANK else text for k, text in texts.items()}
+    return cleaned | {"device_class": _device_class(cleaned)}
+
+
+def _device_class(row: dict[str, str]) -> str:
+    given = row.get("device_class", "").lower()
+    if given in DEVICE_CLASSES or not row.get("device"):
+        return given
+    try:
+        return resolve_device(row["device"]).device_class
+    except WorkbenchError:
+        return given
+
+
+def _require(rows: list[dict[str, str]]) -> None:
+    columns = set().union(*rows)
+    missing = [name for name in REQUIRED if name not in columns]
+    if not columns.intersection(SPEEDS):
+        missing.append(" or ".join(SPEEDS))
+    if missing:
+        raise SpecError(
+            f"rows: no column {', '.join(missing)}; the columns are those of "
+            "datasets/measurements.csv"
+        )
+
+
+def _comparable(row: dict[str, str]) -> bool:
+    # Whatever its engine and class: the rest of the rule for the scored set.
+    return is_scored(row | {"engine": "llama.cpp", "device_class": "cpu"})
+
+
+def _entry(row: dict[str, str]) -> Entry:
+    scored = False
+    try:
+        # A machine of no known class is ours to understand, not a reason to leave the row out.
+        scored = is_scored(row | {"device_class": row["device_class"] or "cpu"})
+        asked = request(row)
+        return Entry(
+            row, scored, asked, traffic.load_of(asked.model, stored(asked)), pools_of(asked)
+        )
+    except WorkbenchError as err:
+        return Entry(row, scored, reason=str(err))
+    except Exception as err:  # one odd row must not cost the verdict on all the others
+        return Entry(row, scored, reason=f"{type(err).__name__}: {err}")
+
+
+def _measured(entry: Entry, column: str) -> float:
+    value = getattr(entry.request, column) if entry.request else np.nan
+    return value if 0 < value < np.inf else np.nan
+
+
+def _price(listed: list[Entry], table: dict) -> dict[str, np.ndarray]:
+    """Return board variables (row,) of the rows that were understood."""
+    if not listed:
+        return {}
+    asked = [e.request for e in listed]
+    keys = {k: np.array([e.pools[k] for e in listed], dtype=object) for k in listed[0].pools}
+    work = {k: np.array([getattr(r, k) for r in asked]) for k in
+            ("context", "kv_bits", "prompt", "depth")}  # fmt: skip
+    priced = run(
+        (
+            ledger.stack([e.load for e in listed]),
+            ledger.stack([roofline.machine_of(r.device) for r in asked]),
+            ledger.stack([capacity.budget_of(r.device) for r in asked]),
+            coefficients.resolve(keys, "decode", table),
+            coefficients.resolve(keys, "prefill", table),
+            work | {"batch": 1.0, "generate": 128.0},
+        )
+    )
+    priced |= trust.intervals(priced, keys, table)
+    named = {"predicted": "decode_tok_s", "prefill_predicted": "prefill_tok_s"}
+    same = ("lower", "upper", "prefill_lower", "prefill_upper", "naive_tok_s", "trust")
+    return {name: priced[named.get(name, name)] for name in (*named, *same)}
+
+
+def _spread(priced: dict[str, np.ndarray], understood: np.ndarray) -> dict[str, np.ndarray]:
+    """Put values of the rows understood where they belong among all rows."""
+    names = ("predicted", "lower", "upper", "naive_tok_s", "prefill_predicted", "prefill_lower",
+             "prefill_upper")  # fmt: skip
+    found = {name: np.full(len(understood), np.nan) for name in names}
+    found["trust"] = np.full(len(understood), "", dtype=object)
+    for name, values in priced.items():
+        found[name][understood] = values
+    return found | {"trust": found["trust"].astype(str)}
+
+
+def _labels(listed: list[Entry]) -> dict[str, np.ndarray]:
+    columns = {
+        "row": [e.row.get("id", "") for e in listed],
+        "device": [e.request.device.name if e.request else e.row["device"] for e in listed],
+        "device_class": [
+            e.request.device.device_class if e.request else e.row["device_class"] for e in listed
+        ],
+        "model": [e.request.model.name if e.request else e.row["model"] for e in listed],
+        "quant": [e.request.quant if e.request else e.row.get("quant", "") for e in listed],
+        "engine": [e.row["engine"] for e in listed],
+    }
+    context = [e.request.context if e.request else np.nan for e in listed]
+    return {k: np.array(v, dtype=str) for k, v in columns.items()} | {"context": np.array(context)}
+
+
+def _figures(board: xr.Dataset) -> dict:
+    return {
+        **_errors(board.predicted, board.measured),
+        "prefill": _errors(board.prefill_predicted, board.prefill_measured),
+        "coverage_80": _coverage(board),
+    }
+
+
+def _errors(predicted: xr.DataArray, measured: xr.DataArray) -> dict:
+    ape = np.abs(predicted.values / measured.values - 1)
+    ape = ape[np.isfinite(ape)]
+    if not len(ape):
+        return {"n": 0, "median_ape": None, "p75_ape": None, "mape": None}
+    median, upper = np.quantile(ape, [0.5, 0.75])
+    return {"n": len(ape), "median_ape": float(median), "p75_ape": float(upper),
+            "mape": float(ape.mean())}  # fmt: skip
+
+
+def _coverage(board: xr.Dataset) -> float | None:
+    inside: list[bool] = []
+    for prefix in ("", "prefill_"):
+        low, value, high = (board[prefix + k].values for k in ("lower", "measured", "upper"))
+        known = np.isfinite(low) & np.isfinite(value)
+        inside += ((low <= value) & (value <= high))[known].tolist()
+    return float(np.mean(inside)) if inside else None
+
+
+def _failures(board: xr.Dataset) -> list[dict]:
+    lost = board.isel(row=board.reason.values != "")
+    columns = zip(lost.row.values, lost.scored.values, lost.reason.values, strict=True)
+    return [{"id": str(i), "scored": bool(s), "reason": str(why)} for i, s, why in columns]
