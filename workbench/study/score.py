@@ -1,6 +1,7 @@
 """How wrong predictions are: measured rows against what `predict` would say of them (M02)."""
 
 import csv
+import io
 from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
@@ -134,6 +135,27 @@ def summary(board: xr.Dataset) -> dict:
     }
 
 
+def table(board: xr.Dataset) -> str:
+    """Return a scoreboard as CSV: a line per row, decode first, then the same of the prefill."""
+    columns = {"id": board.row.values}
+    for prefix in ("", "prefill_"):
+        names = [prefix + name for name in ("predicted", "lower", "upper", "measured")]
+        columns |= {name: board[name].values for name in names}
+        columns[f"{prefix}ape"] = np.abs(columns[names[0]] / columns[names[3]] - 1)
+    columns |= {name: board[name].values for name in ("trust", "scored", "reason")}
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([_cell(value) for value in row] for row in zip(*columns.values(), strict=True))
+    return text.getvalue()
+
+
+def _cell(value) -> str:
+    if isinstance(value, np.bool_):
+        return str(int(value))
+    return ("" if np.isnan(value) else f"{value:.6g}") if isinstance(value, float) else str(value)
+
+
 def read(path: str | Path) -> list[dict[str, str]]:
     """Return the rows of a CSV file.
 
@@ -169,13 +191,14 @@ def _clean(row: dict) -> dict[str, str]:
 
 
 def _device_class(row: dict[str, str]) -> str:
+    """Return the class as given, else that of the machine, else nothing."""
     given = row.get("device_class", "").lower()
-    if given in DEVICE_CLASSES or not row.get("device"):
+    if given in DEVICE_CLASSES:
         return given
     try:
-        return resolve_device(row["device"]).device_class
+        return resolve_device(row.get("device", "")).device_class
     except WorkbenchError:
-        return given
+        return ""
 
 
 def _require(rows: list[dict[str, str]]) -> None:

@@ -1,0 +1,245 @@
+"""The command line: lab, fit, predict, score, calibrate, models, devices."""
+
+import json
+import os
+import sys
+import warnings
+from importlib.metadata import version
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from workbench.errors import FileError, WorkbenchError
+
+_WRONG_INPUT = 2  # exit code, as for a wrong option
+
+
+class _Commands(TyperGroup):
+    """Tells wrong input in one line, and leaves tracebacks to our own mistakes."""
+
+    def invoke(self, ctx):
+        try:
+            return super().invoke(ctx)
+        except WorkbenchError as err:
+            from workbench.cli_print import printable
+
+            typer.echo(f"error: {printable(str(err))}", err=True)
+            raise typer.Exit(_WRONG_INPUT) from None
+
+
+app = typer.Typer(
+    cls=_Commands, no_args_is_help=True, pretty_exceptions_enable=False, add_completion=False
+)
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Engine = Annotated[str, typer.Option(help="llama.cpp, llama.cpp-vulkan, ollama, mlx ...")]
+Filter = Annotated[str, typer.Argument(help="Show only names with this text.")]
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(version("bottleneck-workbench"))
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    _: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+    ] = False,
+) -> None:
+    """Which models run on a machine, how fast, and why."""
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def lab(ctx: typer.Context) -> None:
+    """Open JupyterLab on the first notebook; further options go to `jupyter lab`."""
+    folder = _notebooks()
+    command = [sys.executable, "-m", "jupyter", "lab", f"--ServerApp.root_dir={folder}",
+               "--LabApp.default_url=/lab/tree/00-start-here.ipynb", *ctx.args]  # fmt: skip
+    os.execv(sys.executable, command)
+
+
+@app.command()
+def fit(
+    device: Annotated[str, typer.Option(help="A machine; by default this one.")] = "",
+    context: Annotated[float, typer.Option(help="Tokens to hold.")] = 4096,
+    engine: Engine = "llama.cpp",
+    at_least: Annotated[float, typer.Option(help="Slower models are left out, tok/s.")] = 5.0,
+    top: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
+    memory: Annotated[str, typer.Option(help='Its memory: "32 GiB".')] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Rank the models that run on a machine: the largest first, each in its best format that fits."""
+    from workbench import cli_print
+    from workbench.cli_ask import machine
+    from workbench.cli_fit import ranked
+
+    asked = machine(device, memory)
+    found = ranked(asked, context, engine, at_least)[:top]
+    if as_json:
+        _emit({"device": asked.name, "note": asked.note, "models": found})
+    else:
+        cli_print.fitting(asked, found, at_least)
+
+
+@app.command()
+def predict(
+    model: Annotated[str, typer.Argument(help="Preset, .gguf or config.json; commas for several.")],
+    device: Annotated[str, typer.Argument(help="Preset; by default this machine.")] = "",
+    quant: Annotated[str, typer.Option(help="Formats; by default the file's, or 4 bits.")] = "",
+    engine: Engine = "llama.cpp",
+    context: Annotated[str, typer.Option(help="Tokens cached while decoding.")] = "",
+    prompt: Annotated[str, typer.Option(help="Tokens of the prompt.")] = "512",
+    generate: Annotated[str, typer.Option(help="Tokens to generate.")] = "128",
+    batch: Annotated[str, typer.Option(help="Sequences at a time.")] = "1",
+    kv: Annotated[str, typer.Option(help="Type of the KV cache: f16, q8_0 ...")] = "f16",
+    build: Annotated[str, typer.Option(help="Build or date of the engine.")] = "",
+    memory: Annotated[str, typer.Option(help='Memory of the device: "32 GiB".')] = "",
+    wired_limit: Annotated[str, typer.Option(help='What a model may use: "28 GiB".')] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Say whether a model fits a machine, how fast it is, what binds and what to change.
+
+    Commas sweep: `workbench predict qwen3-8b rtx-4090,m4-pro --context 2048,32768`.
+    """
+    from workbench import cli_ask, cli_print
+
+    work = cli_ask.workload(context, prompt, generate, batch, kv)
+    ds = _warned(
+        cli_ask.answer, model, device, work, quant=quant, engine=engine, build=build,
+        memory=memory, wired_limit=wired_limit,
+    )  # fmt: skip
+    records = cli_ask.records(ds)
+    if as_json:
+        _emit({"predictions": records})
+    elif len(records) == 1:
+        cli_print.one(records[0])
+    else:
+        cli_print.many(records)
+
+
+@app.command()
+def score(
+    file: Annotated[Path, typer.Argument(help="CSV with the columns of measurements.csv.")],
+    rows: Annotated[Path | None, typer.Option(help="Write each row's prediction here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare predictions with measured rows."""
+    from workbench import cli_print
+    from workbench.study import score as scoring
+
+    board = scoring.scoreboard(scoring.read(file))
+    if rows is not None:
+        _write(rows, scoring.table(board))
+    figures = scoring.summary(board)
+    if as_json:
+        _emit(figures)
+    else:
+        cli_print.score(figures)
+
+
+@app.command()
+def calibrate(
+    file: Annotated[Path | None, typer.Argument(help="CSV; by default the shared rows.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write the coefficients here.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Fit the coefficients to measured rows; report errors on devices and models left out."""
+    from workbench import cli_print, data
+    from workbench.study import calibrate as fitting
+    from workbench.study import score as scoring
+
+    rows = data.rows("measurements.csv") if file is None else scoring.read(file)
+    chosen = [entry.row for entry in scoring.entries(rows)]
+    with cli_print.progress() as report:
+        table = fitting.calibrate(chosen, report)
+    if out is not None:
+        _write(out, json.dumps(table, indent=1) + "\n")
+    if as_json:
+        _emit({"rows": len(chosen), "held_out": table["held_out"]})
+    else:
+        cli_print.held_out(table["held_out"], len(chosen))
+
+
+@app.command()
+def models(text: Filter = "", as_json: AsJson = False) -> None:
+    """List the models of the catalogue."""
+    from workbench import cli_print, data
+
+    fields = ("canonical_name", "arch_kind", "text_params", "active_params", "max_context")
+    known = {data.slug(row["canonical_name"]): row for row in data.rows("models.csv")}
+    found = [
+        {"model": slug, **{k: _value(row[k]) for k in fields}}
+        for slug, row in sorted(known.items())
+        if text.lower() in f"{slug} {row['canonical_name']}".lower()
+    ]
+    _emit({"models": found}) if as_json else cli_print.models(found)
+
+
+@app.command()
+def devices(text: Filter = "", as_json: AsJson = False) -> None:
+    """List the machines of the catalogue."""
+    from workbench import cli_print, data
+    from workbench.specs.device_names import slug
+
+    fields = ("device_class", "generation", "mem_bandwidth_GBps", "memory_GB_options",
+              "peak_fp16_TFLOPS")  # fmt: skip
+    found = [
+        {"device": slug(row["device"]), **{k: _value(row[k]) for k in fields}}
+        for row in data.rows("devices.csv")
+        if text.lower() in f"{slug(row['device'])} {row['device']}".lower()
+    ]
+    _emit({"devices": found}) if as_json else cli_print.devices(found)
+
+
+def _notebooks() -> Path:
+    """Return the folder of the notebooks: the checkout's, else a copy beside the user's files."""
+    package = Path(__file__).parent
+    checkout = package.parent / "notebooks"
+    if checkout.is_dir():
+        return checkout
+    packaged, own = package / "notebooks", Path("workbench-notebooks").resolve()
+    if not packaged.is_dir():
+        raise FileError(f"{packaged}: the notebooks are missing; install the package again")
+    own.mkdir(exist_ok=True)
+    for source in packaged.glob("*.ipynb"):
+        target = own / source.name
+        if not target.exists():  # what the user has worked on stays
+            target.write_bytes(source.read_bytes())
+    return own
+
+
+def _warned(function, *args, **kwargs):
+    """Call it, and print its warnings in one line each on stderr."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        result = function(*args, **kwargs)
+    for text in dict.fromkeys(
+        str(w.message) for w in caught if w.category.__module__ != "builtins"
+    ):
+        typer.echo(f"warning: {text}", err=True)
+    return result
+
+
+def _emit(document: dict[str, Any]) -> None:
+    from workbench.cli_ask import finite
+
+    typer.echo(json.dumps(finite(document), allow_nan=False))
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as err:
+        raise FileError(f"{path}: cannot be written ({err.strerror})") from None
+
+
+def _value(text: str) -> float | str | None:
+    """Return a cell of a catalogue as a number where it is one, None where it is blank."""
+    try:
+        return float(text) if text else None
+    except ValueError:
+        return text
