@@ -28,7 +28,7 @@ COLOURS = dict(
 COLOURS["runtime"] = INK
 
 #: Shown unit -> how many SI units it is.
-SHOWN = {"ms": 1e-3, "µs": 1e-6, "GiB": GiB, "MiB": 2**20, "GB": 1e9, "GB/s": 1e9, "TFLOP/s": 1e12}
+SHOWN = {"ms": 1e-3, "GiB": GiB, "GB": 1e9, "GB/s": 1e9, "TFLOP/s": 1e12}
 
 TEMPLATE = go.layout.Template(
     layout={
@@ -48,16 +48,19 @@ TEMPLATE = go.layout.Template(
 )
 
 
-def axis_title(array: xr.DataArray, shown_in: str = "") -> str:
+def axis_title(array: xr.DataArray | str, shown_in: str = "") -> str:
     """Return an axis title, "time of one decode step [ms]", from the attrs of `array`.
 
     Args:
-        array: a variable or coordinate of a result.
+        array: a variable or coordinate of a result, or the name of one.
         shown_in: a unit of `SHOWN` that the axis uses instead of the SI unit.
     """
+    if isinstance(array, str):
+        units, long_name = (results.VARIABLES | results.COORDS)[array]
+        array = xr.DataArray(0, name=array, attrs={"units": units, "long_name": long_name})
     if not shown_in:
         return results.label(array)
-    return f"{array.attrs.get('long_name', array.name)} [{shown_in}]"
+    return f"{array.attrs['long_name']} [{shown_in}]"
 
 
 def line(series: int) -> dict[str, Any]:

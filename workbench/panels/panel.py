@@ -172,7 +172,8 @@ class Panel:
 
     def flush(self) -> None:
         """Work out the details now instead of after the pause."""
-        with _REDRAW:
+        with _REDRAW, warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # the redraw has shown them
             if self._timer:
                 self._timer.cancel()
             try:
