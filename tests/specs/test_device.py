@@ -60,8 +60,8 @@ def test_link_is_the_pcie_rate_of_one_direction(slug, gt_per_s, lanes):
 
 @pytest.mark.parametrize(
     ("name", "tflops"),
-    # NVIDIA Ada and Turing whitepapers (FP16 with FP32 accumulate), AMD product pages (FP16).
-    [("rtx 4090", 165.2), ("rtx 2080 ti", 53.8), ("titan rtx", 130.5), ("rtx 4070 laptop", 40),
+    # NVIDIA Ada and Turing whitepapers (FP16 accumulated in FP16), AMD product pages (FP16).
+    [("rtx 4090", 330.3), ("rtx 2080 ti", 107.6), ("titan rtx", 130.5), ("rtx 4070 laptop", 80),
      ("rx 7600", 43.5), ("mi50 16gb", 26.5), ("rx 9060 xt 16gb", 103), ("gtx 1080", 8.9)],
 )  # fmt: skip
 def test_peak_fp16_rate(name, tflops):

@@ -10,7 +10,14 @@ import xarray as xr
 
 from workbench import data, results
 from workbench.errors import SpecError
-from workbench.specs.device_facts import NUMBERS, assumed, fact, median_memory, options
+from workbench.specs.device_facts import (
+    NUMBERS,
+    assumed,
+    fact,
+    median_memory,
+    options,
+    reachable,
+)
 from workbench.specs.device_names import find, infer_generation, slug, stated_memory, unknown
 from workbench.units import GiB, parse
 
@@ -35,8 +42,8 @@ class Device:
     """A machine reduced to the numbers that price a token; numbers are leaves, names are metadata.
 
     `bandwidth` and `link` in B/s (link: one direction), `memory` and `cache` in bytes (cache: last
-    level on the chip), `flops` in FLOP/s (dense FP16 matrix products accumulated in FP32, else the
-    shader or vector rate), `cores` as the vendor counts them, `clock` in Hz, `npu_ops` in
+    level on the chip), `flops` in FLOP/s (dense FP16 matrix products where there are matrix units,
+    else the shader or vector rate), `cores` as the vendor counts them, `clock` in Hz, `npu_ops` in
     operations/s, `power` in W. `host_bandwidth` (B/s) and `host_memory` (bytes) are the system
     memory behind a discrete card; in a unified machine they repeat its own memory.
 
@@ -199,6 +206,9 @@ def _from_row(row: dict, given: dict) -> Device:
         sold = ", ".join(f"{size / GiB:g}" for size in sizes)
         notes.append(f"memory as given; the catalogue has {sold} GiB")
     _refuse_unknown(row["device"], numbers)
+    if (share := reachable(row["generation"])) < 1:
+        numbers["bandwidth"] *= share
+        notes.append(f"bandwidth is what its cores draw, {share:.0%} of the chip's")
     unified = row["unified"] == "1"
     filled, guesses = assumed(numbers, row, unified)
     meta = {field: row[field] for field in ("device_class", "generation", "source")}

@@ -52,6 +52,13 @@ def assumed(numbers: dict, row: dict, unified: bool) -> tuple[dict[str, float], 
     return filled | {field: usual[field] for field in missing}, notes
 
 
+def reachable(generation: str) -> float:
+    """Return the share of the memory bandwidth that a chip's CPU cores can draw, 1 where all of it."""
+    rows = data.rows("device_generations.csv")
+    shares = [row["bandwidth_share"] for row in rows if row["generation"] == generation]
+    return float(next((share for share in shares if share), 1))
+
+
 def median_memory(device_class: str) -> float:
     """Return the median of the largest memory sold, over a class, in bytes."""
     return statistics.median(

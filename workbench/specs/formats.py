@@ -16,7 +16,7 @@ from workbench.specs.model import INDEX, TENSOR_CLASSES, Model
 
 #: How the kernel decodes a weight; the engine's cost of decoding is calibrated for each.
 FAMILIES = (
-    "float", "q8", "legacy4", "kquant", "iquant", "iq4", "mlx",
+    "float", "bf16", "q8", "legacy4", "ternary", "kquant", "iquant", "iq4", "mlx",
     "gpu_int4", "gpu_int8", "fp8", "npu_int",
 )  # fmt: skip
 
