@@ -47,7 +47,8 @@ def _show_version(wanted: bool) -> None:
 @app.callback()
 def _main(
     _: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show it.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Which models run on a machine, how fast, and why."""
@@ -72,7 +73,7 @@ def fit(
     memory: Annotated[str, typer.Option(help='Its memory: "32 GiB".')] = "",
     as_json: AsJson = False,
 ) -> None:
-    """Rank the models that run on a machine: the largest first, each in its best format that fits."""
+    """Rank the models that run on a machine: largest first, in the best format that fits."""
     from workbench import cli_print
     from workbench.cli_ask import machine
     from workbench.cli_fit import ranked
@@ -215,11 +216,9 @@ def _notebooks() -> Path:
 def _warned(function, *args, **kwargs):
     """Call it, and print its warnings in one line each on stderr."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", UserWarning)
+        warnings.simplefilter("always")
         result = function(*args, **kwargs)
-    for text in dict.fromkeys(
-        str(w.message) for w in caught if w.category.__module__ != "builtins"
-    ):
+    for text in dict.fromkeys(str(w.message) for w in caught):
         typer.echo(f"warning: {text}", err=True)
     return result
 

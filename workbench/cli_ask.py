@@ -2,6 +2,7 @@
 
 import dataclasses
 import itertools
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import workbench as wb
 from workbench import cli_machine
 from workbench.errors import SpecError
 from workbench.specs import engine as engines
+from workbench.study.predict import BeyondContext
 from workbench.units import parse
 
 _NUMBERS = ("decode_tok_s", "lower", "upper", "prefill_tok_s", "prefill_lower", "prefill_upper",
@@ -23,9 +25,8 @@ def machine(name: str, memory: str = "") -> wb.Device:
     """Return the machine of that name with `memory`, or this machine if the name is empty."""
     if not name:
         found = cli_machine.this_machine()
-        return (
-            dataclasses.replace(found, memory=parse(memory, "byte", "memory")) if memory else found
-        )
+        size = parse(memory, "byte", "memory") if memory else found.memory
+        return dataclasses.replace(found, memory=size)
     return wb.Device.preset(name, memory=memory or None)
 
 
@@ -88,7 +89,9 @@ def _record(point: xr.Dataset) -> dict:
 
 
 def _explained(ds: xr.Dataset) -> dict:
-    why = wb.explain(ds)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BeyondContext)  # said already of the question itself
+        why = wb.explain(ds)
     fixes = [
         {"fix": str(f.fix.item()), "decode_tok_s": f.fix_tok_s.item(), "gain": f.gain.item(),
          "fits": bool(f.fix_fits)}

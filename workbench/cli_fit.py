@@ -25,9 +25,8 @@ def ranked(device: wb.Device, context: float, engine: str, at_least: float) -> l
     ladder = _MLX_LADDER if engines.family(engine) == "mlx" else _LADDER
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BeyondContext)  # by the prompt, which is the usual one
-        ds = wb.predict(
-            models, device, wb.Workload(context=context), quant=list(ladder), engine=engine
-        )
+        work = wb.Workload(context=context)
+        ds = wb.predict(models, device, work, quant=list(ladder), engine=engine)
     best, runs = _best(ds, at_least)
     sizes = np.array([float(m.total_params) for m in models])
     order = [i for i in np.argsort(-sizes, kind="stable") if runs[i]]
@@ -39,7 +38,7 @@ def ranked(device: wb.Device, context: float, engine: str, at_least: float) -> l
 
 
 def _best(ds: xr.Dataset, at_least: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return per model the position of the largest format that fits and is fast enough, and if any."""
+    """Return per model where its largest format that fits and is fast enough is, and if any."""
     good = ds.fits & (ds.decode_tok_s >= at_least)
     size = ds.file_bytes.where(good, -1.0).transpose("model", "quant").values
     return size.argmax(axis=1), size.max(axis=1) > 0

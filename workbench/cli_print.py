@@ -9,6 +9,9 @@ from rich.table import Table
 
 from workbench.units import human_bytes
 
+#: Labels of a prediction, in the order of the columns; some are shown even if all rows agree.
+_LABELS = ("model", "device", "quant", "context", "prompt", "generate", "batch", "kv_bits")
+_ALWAYS = ("model", "device")
 _WIDTH = 120  # of tables that go to a file or a pipe
 
 
@@ -47,7 +50,7 @@ def one(record: dict) -> None:
         f"trust: {record['trust']}\n"
     )
     step = sum(record["time_s"].values())
-    terms = [(k, f"{t * 1e3:.3g}", f"{t / step:.0%}") for k, t in record["time_s"].items()]
+    terms = [(k, f"{t * 1e3:.3g}", f"{t / step:.0%}") for k, t in record["time_s"].items() if t > 0]
     _print_table({"term": "left", "ms per token": "right", "share": "right"}, terms)
     memory = ", ".join(f"{k} {human_bytes(v)}" for k, v in record["memory_bytes"].items())
     console.print(
@@ -65,8 +68,7 @@ def one(record: dict) -> None:
 
 def many(records: list[dict]) -> None:
     """Print several predictions, one a row, with the labels in which they differ."""
-    labels = [k for k in ("model", "device", "quant", "context", "prompt", "generate", "batch", "kv_bits")
-              if k in records[0] and (k in ("model", "device") or len({r[k] for r in records}) > 1)]  # fmt: skip
+    labels = [k for k in _LABELS if k in records[0] and (k in _ALWAYS or _differ(records, k))]
     columns = dict.fromkeys(labels, "left") | {
         "tok/s": "right", "80 %": "right", "prefill": "right", "memory": "right", "fits": "left",
         "bound": "left", "trust": "left",
@@ -165,6 +167,10 @@ def progress():
             return True
 
         yield report
+
+
+def _differ(records: list[dict], label: str) -> bool:
+    return len({record[label] for record in records}) > 1
 
 
 def _interval(record: dict) -> str:

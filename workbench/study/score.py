@@ -21,8 +21,17 @@ from workbench.study.rows import Request, best_threads, is_scored, request, stor
 
 REQUIRED = ("device", "engine", "model")
 SPEEDS = ("decode_tok_s", "prefill_tok_s")
+GENERATED = 128.0  # tokens, the tg128 of llama-bench: what memory must hold beyond the prompt
 DEEP = 4096  # tokens: rows with at least this much context are also reported alone
 _BLANK = ("", "nan", "none", "null", "na", "n/a", "-", "?")
+
+
+class Asked(NamedTuple):
+    """What a measured row asks, ready to be priced."""
+
+    request: Request
+    load: traffic.Load
+    pools: dict[str, str]
 
 
 class Entry(NamedTuple):
@@ -30,9 +39,7 @@ class Entry(NamedTuple):
 
     row: dict[str, str]
     scored: bool
-    request: Request | None = None
-    load: traffic.Load | None = None
-    pools: dict[str, str] | None = None
+    asked: Asked | None = None
     reason: str = ""
 
 
@@ -78,17 +85,17 @@ def scoreboard(rows: Iterable[dict], table: dict | None = None) -> xr.Dataset:
         SpecError: a required column is missing.
     """
     listed = entries(rows)
-    priced = _price([e for e in listed if e.request], table or coefficients.table())
-    variables = _spread(priced, np.array([e.request is not None for e in listed]))
+    priced = _price([e.asked for e in listed if e.asked], table or coefficients.table())
+    variables = _spread(priced, np.array([e.asked is not None for e in listed]))
     for stage, prefix in (("decode", ""), ("prefill", "prefill_")):
         variables[f"{prefix}measured"] = np.array([_measured(e, f"{stage}_tok_s") for e in listed])
-    lost = ~(variables["predicted"] > 0) & np.array([not e.reason for e in listed])
     reasons = np.array([e.reason for e in listed], dtype=object)
-    reasons[lost] = "the prediction is no positive number"
+    good = (variables["predicted"] > 0) & (variables["prefill_predicted"] > 0)
+    reasons[~good & (reasons == "")] = "the prediction is no positive number"
     variables |= {
         "reason": reasons.astype(str),
         "scored": np.array([e.scored for e in listed]),
-        "is_moe": np.array([bool(e.request and e.request.model.experts > 0) for e in listed]),
+        "is_moe": np.array([bool(e.asked and e.asked.request.model.experts > 0) for e in listed]),
     }
     return results.dataset(
         {name: ("row", values) for name, values in variables.items()},
@@ -180,8 +187,8 @@ def entries(rows: Iterable[dict]) -> list[Entry]:
     cleaned = [_clean(row) for row in rows]
     _require(cleaned)
     listed = [_entry(row) for row in cleaned if _comparable(row)]
-    kept = {id(row) for row in best_threads([e.row for e in listed if e.request])}
-    return [e for e in listed if e.request is None or id(e.row) in kept]
+    kept = {id(row) for row in best_threads([e.row for e in listed if e.asked])}
+    return [e for e in listed if e.asked is None or id(e.row) in kept]
 
 
 def _clean(row: dict) -> dict[str, str]:
@@ -223,10 +230,9 @@ def _entry(row: dict[str, str]) -> Entry:
     try:
         # A machine of no known class is ours to understand, not a reason to leave the row out.
         scored = is_scored(row | {"device_class": row["device_class"] or "cpu"})
-        asked = request(row)
-        return Entry(
-            row, scored, asked, traffic.load_of(asked.model, stored(asked)), pools_of(asked)
-        )
+        wanted = request(row)
+        asked = Asked(wanted, traffic.load_of(wanted.model, stored(wanted)), pools_of(wanted))
+        return Entry(row, scored, asked)
     except WorkbenchError as err:
         return Entry(row, scored, reason=str(err))
     except Exception as err:  # one odd row must not cost the verdict on all the others
@@ -234,28 +240,27 @@ def _entry(row: dict[str, str]) -> Entry:
 
 
 def _measured(entry: Entry, column: str) -> float:
-    value = getattr(entry.request, column) if entry.request else np.nan
+    value = getattr(entry.asked.request, column) if entry.asked else np.nan
     return value if 0 < value < np.inf else np.nan
 
 
-def _price(listed: list[Entry], table: dict) -> dict[str, np.ndarray]:
+def _price(listed: list[Asked], table: dict) -> dict[str, np.ndarray]:
     """Return board variables (row,) of the rows that were understood."""
     if not listed:
         return {}
-    asked = [e.request for e in listed]
-    keys = {k: np.array([e.pools[k] for e in listed], dtype=object) for k in listed[0].pools}
-    work = {k: np.array([getattr(r, k) for r in asked]) for k in
-            ("context", "kv_bits", "prompt", "depth")}  # fmt: skip
-    priced = run(
-        (
-            ledger.stack([e.load for e in listed]),
-            ledger.stack([roofline.machine_of(r.device) for r in asked]),
-            ledger.stack([capacity.budget_of(r.device) for r in asked]),
-            coefficients.resolve(keys, "decode", table),
-            coefficients.resolve(keys, "prefill", table),
-            work | {"batch": 1.0, "generate": 128.0},
-        )
+    requests = [asked.request for asked in listed]
+    keys = {k: np.array([a.pools[k] for a in listed], dtype=object) for k in listed[0].pools}
+    fields = ("context", "kv_bits", "prompt", "depth")
+    work = {name: np.array([getattr(r, name) for r in requests]) for name in fields}
+    inputs = (
+        ledger.stack([asked.load for asked in listed]),
+        ledger.stack([roofline.machine_of(r.device) for r in requests]),
+        ledger.stack([capacity.budget_of(r.device) for r in requests]),
+        coefficients.resolve(keys, "decode", table),
+        coefficients.resolve(keys, "prefill", table),
+        work | {"batch": 1.0, "generate": GENERATED},
     )
+    priced = run(inputs)
     priced |= trust.intervals(priced, keys, table)
     named = {"predicted": "decode_tok_s", "prefill_predicted": "prefill_tok_s"}
     same = ("lower", "upper", "prefill_lower", "prefill_upper", "naive_tok_s", "trust")
@@ -274,18 +279,22 @@ def _spread(priced: dict[str, np.ndarray], understood: np.ndarray) -> dict[str, 
 
 
 def _labels(listed: list[Entry]) -> dict[str, np.ndarray]:
-    columns = {
-        "row": [e.row.get("id", "") for e in listed],
-        "device": [e.request.device.name if e.request else e.row["device"] for e in listed],
-        "device_class": [
-            e.request.device.device_class if e.request else e.row["device_class"] for e in listed
-        ],
-        "model": [e.request.model.name if e.request else e.row["model"] for e in listed],
-        "quant": [e.request.quant if e.request else e.row.get("quant", "") for e in listed],
-        "engine": [e.row["engine"] for e in listed],
-    }
-    context = [e.request.context if e.request else np.nan for e in listed]
-    return {k: np.array(v, dtype=str) for k, v in columns.items()} | {"context": np.array(context)}
+    names = ("row", "device", "device_class", "model", "quant", "engine", "context")
+    columns = dict(zip(names, zip(*map(_label, listed), strict=True), strict=True))
+    return {name: np.array(columns.get(name, ())) for name in names}
+
+
+def _label(entry: Entry) -> tuple:
+    row, asked = entry.row, entry.asked and entry.asked.request
+    name, engine = row.get("id", ""), row.get("engine", "")
+    if asked is None:
+        texts = (row.get(k, "") for k in ("device", "device_class", "model", "quant"))
+        return name, *texts, engine, np.nan
+    device = asked.device
+    return (
+        *(name, device.name, device.device_class, asked.model.name, asked.quant, engine),
+        asked.context,
+    )
 
 
 def _figures(board: xr.Dataset) -> dict:
