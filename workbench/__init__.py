@@ -6,6 +6,7 @@ import jax
 jax.config.update("jax_enable_x64", True)
 
 from workbench.errors import FileError, SpecError, UnknownNameError, WorkbenchError  # noqa: E402
+from workbench.figures.claims import claims_table  # noqa: E402
 from workbench.results import open_ as open  # noqa: E402, A004
 from workbench.results import save  # noqa: E402
 from workbench.specs.catalogue import models  # noqa: E402
@@ -13,10 +14,12 @@ from workbench.specs.device import Device, device_table, devices  # noqa: E402
 from workbench.specs.model import Model  # noqa: E402
 from workbench.specs.workload import Workload, axis  # noqa: E402
 from workbench.study.calibrate import calibrate  # noqa: E402
+from workbench.study.claims import claims  # noqa: E402
 from workbench.study.explain import explain, flags  # noqa: E402
 from workbench.study.predict import predict  # noqa: E402
 
 __all__ = [
     "Device", "FileError", "Model", "SpecError", "UnknownNameError", "WorkbenchError", "Workload",
-    "axis", "calibrate", "device_table", "devices", "explain", "flags", "models", "open", "predict", "save",
+    "axis", "calibrate", "claims", "claims_table", "device_table", "devices", "explain", "flags", "models", "open",
+    "predict", "save",
 ]  # fmt: skip
