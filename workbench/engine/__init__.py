@@ -1,0 +1,1 @@
+"""Pieces that really run, JAX-jitted."""

@@ -1,0 +1,232 @@
+"""Weights repacked once at load: rows side by side in vector lanes, codes as bit planes, scales apart.
+
+A GGUF row stores one output's weights one after the other, so a vector register would hold weights
+that must be summed. Here a register holds the same weight of `LANES` rows: no sum across lanes, and
+one broadcast activation serves them all. Codes of 5 and 6 bits are split into planes of 4 and 1 or 2
+bits, because a byte that holds whole slots is taken apart with masks alone (see matmul.py).
+Block layouts: ggml/src/ggml-common.h and ggml-quants.c of llama.cpp.
+"""
+
+import dataclasses
+import functools
+from typing import NamedTuple
+
+import jax
+import ml_dtypes
+import numpy as np
+
+from workbench.errors import SpecError
+
+LANES = 128
+_ROWS_AT_ONCE = 32 * LANES  # what unpacking to one byte a weight may hold beside the result
+
+
+class Layout(NamedTuple):
+    """How a tensor type writes weight = scale·sub·(code - offset) + floor·subfloor."""
+
+    block: int  # weights that share `scale` and `floor`
+    nbytes: int  # bytes of a block in the file
+    group: int  # weights that share `sub` and `subfloor`
+    planes: tuple[int, ...]  # bits of a code, lowest first: 6 bits are (4, 2)
+    offset: int = 0
+
+
+LAYOUTS = {
+    "Q4_0": Layout(32, 18, 32, (4,), 8),
+    "Q4_1": Layout(32, 20, 32, (4,)),
+    "Q5_0": Layout(32, 22, 32, (4, 1), 16),
+    "Q5_1": Layout(32, 24, 32, (4, 1)),
+    "Q8_0": Layout(32, 34, 32, (8,)),
+    "Q4_K": Layout(256, 144, 32, (4,)),
+    "Q5_K": Layout(256, 176, 32, (4, 1)),
+    "Q6_K": Layout(256, 210, 16, (4, 2), 32),
+}
+#: Stored as they are: nothing to take apart.
+FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
+
+
+@functools.partial(
+    jax.tree_util.register_dataclass,
+    data_fields=["planes", "scale", "sub", "floor", "subfloor"],
+    meta_fields=["tensor_type", "shape"],
+)
+@dataclasses.dataclass(frozen=True)
+class Packed:
+    """A weight matrix (out, in) in the layout of the kernels; R = ceil(out / LANES) row blocks.
+
+    `planes` are uint8 (R, in/chunk, bytes, LANES), one array a plane (int8 for 8 bits), or one
+    array of floats (R, in/chunk, chunk, LANES). `scale` and `floor` are float16 (R, in/block,
+    LANES), `sub` and `subfloor` 8-bit integers (R, in/group, LANES); what a type lacks is None.
+    """
+
+    planes: tuple[jax.Array, ...]
+    scale: jax.Array | None
+    sub: jax.Array | None
+    floor: jax.Array | None
+    subfloor: jax.Array | None
+    tensor_type: str
+    shape: tuple[int, int]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held, padding rows included."""
+        return sum(leaf.nbytes for leaf in jax.tree.leaves(self))
+
+
+def chunk(tensor_type: str, inputs: int) -> int:
+    """Return the weights of a row that one kernel expression spells out: what divides `inputs`."""
+    layout = LAYOUTS.get(tensor_type)
+    if layout and layout.block == 256:
+        return 256
+    return next(size for size in (128, 64, 32, 16, 8, 4, 2, 1) if inputs % size == 0)
+
+
+def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, int]) -> Packed:
+    """Return the weights of a GGUF tensor, repacked for `matmul`.
+
+    Args:
+        tensor_type: its ggml name, "Q4_K".
+        raw: its bytes as they lie in the file.
+        shape: (out, in); GGUF lists the dimensions the other way round.
+
+    Raises:
+        SpecError: a type without a kernel, or bytes and blocks that contradict the shape.
+    """
+    rows = _rows(tensor_type, raw, shape)
+    blocks = -(-shape[0] // LANES)
+    parts: list[np.ndarray] | None = None
+    for start in range(0, shape[0], _ROWS_AT_ONCE):
+        fields = _fields(tensor_type, rows[start : start + _ROWS_AT_ONCE], shape[1])
+        fields = [None if f is None else _into_lanes(f) for f in fields]
+        if parts is None:
+            parts = [None if f is None else np.zeros((blocks, *f.shape[1:]), f.dtype) for f in fields]
+        for part, field in zip(parts, fields, strict=True):
+            if part is not None:
+                part[start // LANES : start // LANES + len(field)] = field
+    arrays = [None if p is None else jax.numpy.asarray(p) for p in parts]
+    return Packed(tuple(arrays[:-4]), *arrays[-4:], tensor_type, tuple(shape))
+
+
+def _rows(tensor_type: str, raw, shape: tuple[int, int]) -> np.ndarray:
+    """Return the file's bytes as (out, bytes of a row), or refuse."""
+    outputs, inputs = shape
+    if tensor_type not in LAYOUTS and tensor_type not in FLOATS:
+        known = ", ".join([*FLOATS, *LAYOUTS])
+        raise SpecError(f"tensor type {tensor_type[:40]!r} has no matmul kernel; these have: {known}")
+    layout = LAYOUTS.get(tensor_type)
+    block, size = (layout.block, layout.nbytes) if layout else (1, FLOATS[tensor_type](0).itemsize)
+    if outputs < 1 or inputs < 1 or inputs % block:
+        raise SpecError(f"shape {shape}: {tensor_type} needs rows of a multiple of {block} weights")
+    data = np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw.reshape(-1).view(np.uint8)
+    if data.size != outputs * (inputs // block) * size:
+        expected = outputs * (inputs // block) * size
+        raise SpecError(f"{tensor_type} {shape}: {data.size} bytes given, {expected} make the tensor")
+    return data.reshape(outputs, -1)
+
+
+def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray | None]:
+    """Return planes, scale, sub, floor, subfloor, each (rows, ..., values along the row)."""
+    size = chunk(tensor_type, inputs)
+    if tensor_type in FLOATS:
+        weights = rows.view(FLOATS[tensor_type])
+        return [weights.reshape(len(rows), -1, size), None, None, None, None]
+    layout = LAYOUTS[tensor_type]
+    blocks = rows.reshape(len(rows), -1, layout.nbytes)
+    codes, scale, sub, floor, subfloor = _READERS[tensor_type](blocks)
+    codes = codes.reshape(len(rows), -1, layout.group)
+    planes, shift = [], 0
+    for bits in layout.planes:
+        plane = _plane(codes >> shift, bits) if bits < 8 else codes
+        planes.append(plane.reshape(len(rows), inputs // size, -1))
+        shift += bits
+    flat = [None if f is None else f.reshape(len(rows), -1) for f in (scale, sub, floor, subfloor)]
+    if not all(np.isfinite(f).all() for f in (flat[0], flat[2]) if f is not None):
+        raise SpecError(f"{tensor_type}: a block scale is NaN or infinite; the file is damaged")
+    return planes + flat
+
+
+def _plane(codes: np.ndarray, bits: int) -> np.ndarray:
+    """Return the low `bits` of codes (rows, groups, group), slot j of byte i from code i + j·bytes."""
+    slots = (codes & (2**bits - 1)).reshape(*codes.shape[:-1], 8 // bits, -1)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
+    return np.bitwise_or.reduce(slots << shifts, axis=-2)
+
+
+def _into_lanes(field: np.ndarray) -> np.ndarray:
+    """Return (rows, ...) as (row blocks, ..., LANES), the last block filled up with zeros."""
+    missing = -len(field) % LANES
+    if missing:
+        field = np.concatenate([field, np.zeros((missing, *field.shape[1:]), field.dtype)])
+    return np.moveaxis(field.reshape(-1, LANES, *field.shape[1:]), 1, -1)
+
+
+def _f16(blocks: np.ndarray, at: int) -> np.ndarray:
+    return np.ascontiguousarray(blocks[..., at : at + 2]).view(np.float16)
+
+
+def _nibbles(quants: np.ndarray) -> np.ndarray:
+    """Return codes (..., 2·bytes): the low nibbles of `quants`, then the high ones."""
+    return np.concatenate([quants & 15, quants >> 4], axis=-1)
+
+
+def _bits(quants: np.ndarray) -> np.ndarray:
+    return np.unpackbits(quants, axis=-1, bitorder="little")
+
+
+def _q4_0(b):
+    return _nibbles(b[..., 2:]), _f16(b, 0), None, None, None
+
+
+def _q4_1(b):
+    return _nibbles(b[..., 4:]), _f16(b, 0), None, _f16(b, 2), None
+
+
+def _q5_0(b):
+    return _nibbles(b[..., 6:]) | _bits(b[..., 2:6]) << 4, _f16(b, 0), None, None, None
+
+
+def _q5_1(b):
+    return _nibbles(b[..., 8:]) | _bits(b[..., 4:8]) << 4, _f16(b, 0), None, _f16(b, 2), None
+
+
+def _q8_0(b):
+    return b[..., 2:].view(np.int8), _f16(b, 0), None, None, None
+
+
+def _q4_k(b):
+    quants = b[..., 16:].reshape(*b.shape[:-1], 4, 32)
+    return _nibbles(quants), *_k_scales(b)
+
+
+def _q5_k(b):
+    high = b[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1
+    quants = _nibbles(b[..., 48:].reshape(*b.shape[:-1], 4, 32))
+    return quants.reshape(high.shape) | high << 4, *_k_scales(b)
+
+
+def _q6_k(b):
+    low = _nibbles(b[..., :128].reshape(*b.shape[:-1], 2, 64))
+    pairs = b[..., 128:192].reshape(*b.shape[:-1], 2, 1, 32)
+    high = pairs >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
+    sub = b[..., 192:208].view(np.int8)
+    return low | high.reshape(low.shape) << 4, _f16(b, 208), sub, None, None
+
+
+def _k_scales(b):
+    """Return scale, sub, floor, subfloor of Q4_K and Q5_K: 8 scales and 8 mins of 6 bits in 12 bytes."""
+    low, mid, high = np.split(b[..., 4:16], 3, axis=-1)
+    sub = np.concatenate([low & 63, high & 15 | low >> 6 << 4], axis=-1)
+    subfloor = np.concatenate([mid & 63, high >> 4 | mid >> 6 << 4], axis=-1)
+    return _f16(b, 0), sub, -_f16(b, 2), subfloor
+
+
+_READERS = {
+    "Q4_0": _q4_0,
+    "Q4_1": _q4_1,
+    "Q5_0": _q5_0,
+    "Q5_1": _q5_1,
+    "Q8_0": _q8_0,
+    "Q4_K": _q4_k,
+    "Q5_K": _q5_k,
+    "Q6_K": _q6_k,
+}
