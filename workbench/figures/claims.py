@@ -19,7 +19,7 @@ _MARKS = {
     "": ("\u00b7", "not computed", "currentColor"),
 }
 _HEADER = ("claim", "article says", "verdict", "computed", "source")
-_CELL = "text-align:left;vertical-align:top;white-space:normal;padding:0.3em 0.6em"
+_CELL = "text-align:left;vertical-align:top;white-space:normal;padding:0.3em 0.6em;max-width:24em"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class ClaimsTable:
         body = "".join(_row(*cells) for cells in _cells(self.claims))
         return (
             f'<table style="border-collapse:collapse;color:inherit;background:transparent">'
-            f'<caption style="{_CELL}">{html.escape(_scoreboard(self.claims))}</caption>'
+            f'<caption style="text-align:left;font-weight:bold">{html.escape(_scoreboard(self.claims))}</caption>'
             f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
         )
 
@@ -68,7 +68,8 @@ def _cells(found: xr.Dataset):
 def _row(claim: str, text: str, verdict: str, reason: str, reference: str) -> str:
     mark, word, colour = _MARKS[verdict]
     label = f'<span style="color:{colour}">{mark}</span>&nbsp;{word.replace(" ", "&nbsp;")}'
-    cells = (html.escape(text), label, html.escape(reason), html.escape(reference))
+    source = f"<small>{html.escape(reference)}</small>"
+    cells = (html.escape(text), label, html.escape(reason), source)
     columns = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
     return f'<tr><th scope="row" style="{_CELL}">{html.escape(claim)}</th>{columns}</tr>'
 

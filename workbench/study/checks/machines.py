@@ -1,4 +1,4 @@
-"""Checks of what machines are: cores, bandwidth, prices (M01, M69)."""
+"""Checks of what machines are, cost and were measured with: catalogue facts (M01, M69)."""
 
 from workbench.study.checks import evidence
 from workbench.study.checks.registry import Claim, Finding, check, compare, decide, listed
@@ -17,6 +17,18 @@ def m5_ultra_bandwidth(claim: Claim) -> Finding:
         " TB/s",
         within=0.03,
         otherwise="wrong_fact",
+    )
+
+
+@check("A13")
+def mlperf(claim: Claim) -> Finding:
+    ran = evidence.fact("mlperf_inference_v4.0_llms").split("; ")
+    model = claim.value["model"].split(" ")[0]
+    return decide(
+        any(model in name for name in ran),
+        "wrong_fact",
+        f"MLPerf Inference v4.0 ran the language models {' and '.join(ran)}; a Llama 8B came with "
+        f"{evidence.fact('mlperf_inference_llama_8b_since')}.",
     )
 
 

@@ -43,18 +43,6 @@ def rag_context(claim: Claim) -> Finding:
     )
 
 
-@check("A13")
-def mlperf(claim: Claim) -> Finding:
-    ran = evidence.fact("mlperf_inference_v4.0_llms").split("; ")
-    model = claim.value["model"].split(" ")[0]
-    return decide(
-        any(model in name for name in ran),
-        "wrong_fact",
-        f"MLPerf Inference v4.0 ran the language models {' and '.join(ran)}; a Llama 8B came with "
-        f"{evidence.fact('mlperf_inference_llama_8b_since')}.",
-    )
-
-
 @check("A24")
 def host_share(claim: Claim) -> Finding:
     http, scheduling = (evidence.figure(f"vllm_0.5_{x}_share") for x in ("http", "scheduling"))
