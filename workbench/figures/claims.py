@@ -19,7 +19,8 @@ _MARKS = {
     "": ("\u00b7", "not computed", "currentColor"),
 }
 _HEADER = ("claim", "article says", "verdict", "computed", "source")
-_CELL = "text-align:left;vertical-align:top;white-space:normal;padding:0.3em 0.6em;max-width:24em"
+_CELL = "text-align:left;vertical-align:top;white-space:normal;padding:0.3em 0.6em"
+_PROSE = f"{_CELL};max-width:24em;overflow-wrap:anywhere"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -69,9 +70,12 @@ def _row(claim: str, text: str, verdict: str, reason: str, reference: str) -> st
     mark, word, colour = _MARKS[verdict]
     label = f'<span style="color:{colour}">{mark}</span>&nbsp;{word.replace(" ", "&nbsp;")}'
     source = f"<small>{html.escape(reference)}</small>"
-    cells = (html.escape(text), label, html.escape(reason), source)
-    columns = "".join(f'<td style="{_CELL}">{cell}</td>' for cell in cells)
-    return f'<tr><th scope="row" style="{_CELL}">{html.escape(claim)}</th>{columns}</tr>'
+    prose = (f'<td style="{_PROSE}">{cell}</td>' for cell in (html.escape(reason), source))
+    return (
+        f'<tr><th scope="row" style="{_CELL}">{html.escape(claim)}</th>'
+        f'<td style="{_PROSE}">{html.escape(text)}</td><td style="{_CELL}">{label}</td>'
+        f"{''.join(prose)}</tr>"
+    )
 
 
 def _scoreboard(found: xr.Dataset) -> str:
