@@ -50,9 +50,9 @@ def figure(ds: xr.Dataset) -> go.Figure:
     Args:
         ds: one configuration of `predict`.
     """
-    drawn = traces()
-    theme.fill(drawn, values(ds))
-    return theme.figure(drawn, **axes(), height=290, title={"text": "What fills the memory"})
+    return theme.figure(
+        traces(), values(ds), **axes(), height=290, title={"text": "What fills the memory"}
+    )
 
 
 def fit_matrix(ds: xr.Dataset) -> go.Figure:
@@ -93,4 +93,4 @@ def _missing(ds: xr.Dataset, fits: np.ndarray) -> go.Scatter:
 
 
 def _gib(count: float) -> str:
-    return f"{count:.3g} GiB" if count >= 0.01 else "–"
+    return f"{count:.3g} GiB" if count >= 1 else f"{count:.2f} GiB"

@@ -32,6 +32,7 @@ def traces() -> list:
         ),
         go.Scatter(
             mode="markers+text", marker={"color": _BLUE, "size": 13}, cliponaxis=False,
+            textposition="top right",
             hovertemplate=tokens,
         ),
     ]  # fmt: skip
@@ -40,7 +41,11 @@ def traces() -> list:
 def axes() -> dict[str, dict]:
     """Return the axes."""
     ticktext = [f"{n // 1024}k" if n >= 1024 else str(n) for n in _TICKS]
-    x = {"type": "log", "range": [math.log10(LOW), math.log10(HIGH * 1.1)], "tickvals": _TICKS}
+    x = {
+        "type": "log",
+        "range": [math.log10(LOW * 0.9), math.log10(HIGH * 1.1)],
+        "tickvals": _TICKS,
+    }
     x |= {"ticktext": ticktext, "title": {"text": theme.axis_title("context")}}
     y = {"rangemode": "tozero", "title": {"text": theme.axis_title("decode_tok_s")}}
     return {"xaxis": x, "yaxis": y}
@@ -63,24 +68,17 @@ def values(curve: xr.Dataset, now: xr.Dataset) -> list[dict]:
         {"x": [LOW, HIGH], "y": [naive, naive], "text": ["without overheads: bandwidth ÷ bytes"]},
         {"x": x, "y": curve.decode_tok_s.values},
         {"x": [full, full], "y": [naive, 0.0], "text": ["memory full "]},
-        {
-            "x": [now.context.item()],
-            "y": [here],
-            "text": [f"<b>{here:.3g} tok/s</b>"],
-            "textposition": "top right" if now.context.item() < 16_384 else "top left",
-        },
+        {"x": [now.context.item()], "y": [here], "text": [f"<b>{here:.3g} tok/s</b>"]},
     ]
 
 
 def figure(curve: xr.Dataset, now: xr.Dataset) -> go.Figure:
     """Draw speed over context; arguments as for `values`."""
-    drawn = traces()
-    theme.fill(drawn, values(curve, now))
     title = {"text": "Speed as the conversation grows"}
-    return theme.figure(drawn, **axes(), height=420, title=title)
+    return theme.figure(traces(), values(curve, now), **axes(), height=420, title=title)
 
 
-def _memory_full(curve: xr.Dataset) -> float:
-    """Return the context at which the memory is full, NaN where it is off the axis."""
+def _memory_full(curve: xr.Dataset) -> float | None:
+    """Return the context at which the memory is full, None where it is off the axis."""
     longest = float(curve.max_context.max())
-    return longest if LOW <= longest <= HIGH else math.nan
+    return longest if LOW <= longest <= HIGH else None

@@ -9,14 +9,14 @@ from workbench.hardware.roofline import TERMS
 
 #: What a term is, in words that need no glossary.
 NAMES = {
-    "weights": "read the weights",
-    "spill": "read spilled weights",
-    "kv": "read the KV cache",
+    "weights": "reading the weights",
+    "spill": "reading spilled weights",
+    "kv": "reading the KV cache",
     "attention": "attention arithmetic",
     "compute": "matrix arithmetic",
-    "dispatch": "launch the layers",
-    "routing": "route to experts",
-    "fixed": "fixed cost",
+    "dispatch": "launching the layers",
+    "routing": "routing to experts",
+    "fixed": "fixed cost per token",
 }
 _ROWS = (*(NAMES.get(term, term) for term in TERMS), "<b>one token</b>")
 _COLOURS = (*(theme.COLOURS.get(term, theme.INK) for term in TERMS), theme.INK)
@@ -47,9 +47,9 @@ def figure(ds: xr.Dataset) -> go.Figure:
     Args:
         ds: one configuration of `predict`.
     """
-    drawn = traces()
-    theme.fill(drawn, values(ds))
-    return theme.figure(drawn, **axes(), height=380, title={"text": "Where one token's time goes"})
+    return theme.figure(
+        traces(), values(ds), **axes(), height=380, title={"text": "Where one token's time goes"}
+    )
 
 
 def _label(part: float, share: float, binds: bool) -> str:

@@ -19,7 +19,7 @@ def empty() -> go.Figure:
     """Return the figure with all its traces, still empty."""
     fig = make_subplots(
         rows=2, cols=2, specs=[[{}, {"rowspan": 2}], [{}, None]], column_widths=[0.5, 0.5],
-        row_heights=[0.6, 0.4], horizontal_spacing=0.09, vertical_spacing=0.19,
+        row_heights=[0.6, 0.4], horizontal_spacing=0.12, vertical_spacing=0.22,
         subplot_titles=_TITLES,
     )  # fmt: skip
     for part, row, col in _PLACES:
@@ -45,5 +45,5 @@ def values(curve: xr.Dataset, now: xr.Dataset) -> list[dict]:
 def figure(curve: xr.Dataset, now: xr.Dataset) -> go.Figure:
     """Draw it as a plain figure; arguments as for `values`."""
     fig = empty()
-    theme.fill(fig.data, values(curve, now))
+    theme.fill(fig, values(curve, now))
     return fig

@@ -5,6 +5,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import xarray as xr
+from plotly.basedatatypes import BaseFigure, Undefined
 
 from workbench import results
 from workbench.units import GiB
@@ -30,6 +31,9 @@ COLOURS["runtime"] = INK
 #: Shown unit -> how many SI units it is.
 SHOWN = {"ms": 1e-3, "GiB": GiB, "GB": 1e9, "GB/s": 1e9, "TFLOP/s": 1e12}
 
+_AXIS = {
+    "gridcolor": GRID, "zerolinecolor": GRID, "automargin": True, "title": {"font": {"size": 13}},
+}  # fmt: skip
 TEMPLATE = go.layout.Template(
     layout={
         "paper_bgcolor": "rgba(0,0,0,0)",
@@ -38,8 +42,8 @@ TEMPLATE = go.layout.Template(
         "colorway": PALETTE,
         "margin": {"l": 60, "r": 20, "t": 44, "b": 50},
         "showlegend": False,
-        "xaxis": {"gridcolor": GRID, "zerolinecolor": GRID, "automargin": True},
-        "yaxis": {"gridcolor": GRID, "zerolinecolor": GRID, "automargin": True},
+        "xaxis": _AXIS,
+        "yaxis": _AXIS,
         "title": {"font": {"size": 15}, "x": 0, "xref": "paper", "xanchor": "left"},
         "annotationdefaults": {"font": {"color": INK, "size": 13}},
         "hoverlabel": {"font": {"size": 13}},
@@ -78,18 +82,38 @@ def bar(series: int) -> dict[str, Any]:
     return {"marker": {"color": PALETTE[series % len(PALETTE)], "pattern": pattern}}
 
 
-def figure(traces: Iterable, **layout) -> go.Figure:
-    """Return a plain figure of `traces` in the house style; `layout` as Plotly's update_layout."""
-    return go.Figure(list(traces), {"template": TEMPLATE, **layout})
-
-
-def fill(traces: Sequence, values: Sequence[dict]) -> None:
-    """Give each trace what it shows now; only what differs is sent to the browser.
+def figure(traces: Iterable, values: Sequence[dict] = (), **layout) -> go.Figure:
+    """Return a plain figure of `traces` in the house style.
 
     Args:
-        traces: of a Figure or FigureWidget, the latter inside `batch_update`.
+        traces: with their own looks.
+        values: what each of them shows, as for `fill`; none if they have it already.
+        layout: as Plotly's update_layout.
+    """
+    fig = go.Figure(list(traces), {"template": TEMPLATE, **layout})
+    if values:
+        fill(fig, values)
+    return fig
+
+
+def fill(fig: BaseFigure, values: Sequence[dict]) -> None:
+    """Show new values in the traces of `fig`, in one message if it is live.
+
+    Args:
+        fig: a Figure or FigureWidget.
         values: for each trace the properties that follow the data: x, y, text ...
     """
-    for trace, properties in zip(traces, values, strict=True):
-        for name, value in properties.items():
-            trace[name] = value
+    names = dict.fromkeys(name for properties in values for name in properties)
+    # In a live figure a property sent for one trace is reset in those that it is not sent for.
+    changes = {
+        name: [
+            properties[name] if name in properties else _kept(trace, name)
+            for trace, properties in zip(fig.data, values, strict=True)
+        ]
+        for name in names
+    }
+    fig.plotly_restyle(changes)
+
+
+def _kept(trace, name: str):
+    return trace[name] if name in trace else Undefined

@@ -22,9 +22,9 @@ class NumberSlider(widgets.HBox):
             log: the slider moves in quarters of a doubling.
         """
         self.box = widgets.BoundedIntText(
-            value, min=low, max=high, description=label, layout={"width": "auto"}
+            value, min=low, max=high, description=label, layout={"flex": "0 0 auto"}
         )
-        short = {"width": "auto", "min_width": "70px", "flex": "1 1 70px"}
+        short = {"width": "auto", "flex": "1 1 60px", "margin": "2px 12px"}
         if log:
             ends = {"min": math.log2(low), "max": math.log2(high), "base": 2, "step": 0.25}
             self.slider = widgets.FloatLogSlider(value, readout=False, layout=short, **ends)

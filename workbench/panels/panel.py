@@ -41,11 +41,13 @@ class Panel:
         self._quiet, self._timer = False, None
         self._alert, self._status = widgets.HTML(), widgets.HTML()
         self.data: xr.Dataset | None = None
-        self.widget = go.FigureWidget(self.figure())
+        self.widget = self.figure()
+        self.redraw()
+        self.widget = go.FigureWidget(self.widget)
+        self.widget._config |= {"responsive": True, "displaylogo": False}
         self.view = self._layout()
         for name, control in self._controls.items():
             control.observe(lambda change, name=name: self._changed(name), "value")
-        self.redraw()
         self.flush()
         _OPEN[type(self).__name__] = self
 
@@ -153,7 +155,7 @@ class Panel:
                     self.draw(self.widget, ds)
                 self.data = ds
                 self._status.value = f'<div role="status">{self.headline(ds)}</div>'
-                self._say(*(str(n.message) for n in noted if issubclass(n.category, UserWarning)))
+                self._say(*(str(n.message) for n in noted if _is_ours(n.category)))
             except WorkbenchError as err:
                 self._say(str(err))
             except Exception as err:  # JupyterLab would drop it without a trace
@@ -184,7 +186,7 @@ class Panel:
     def _layout(self) -> widgets.VBox:
         boxes = [style.group(title, list(group.values())) for title, group in self.groups.items()]
         row = widgets.HBox(boxes, layout=style.ROW)
-        parts = [style.sheet(), row, self._alert, self._status, self.widget, *self.below()]
+        parts = [style.Sheet(), row, self._alert, self._status, self.widget, *self.below()]
         return widgets.VBox(parts, layout={"width": "100%"})
 
     def close(self) -> None:
@@ -197,3 +199,7 @@ class Panel:
     def _repr_mimebundle_(self, **kwargs) -> dict:
         bundle = self.view._repr_mimebundle_(**kwargs)
         return bundle | {"text/plain": self.status(self.data)}
+
+
+def _is_ours(category: type) -> bool:
+    return category.__module__.startswith("workbench.")

@@ -51,7 +51,7 @@ def guess(question: str, options: Sequence[str], answer: str, why: str) -> widge
         reply.value = _reply(f"{'Yes' if right else 'No'}: {answer}. {why}", right)
 
     button.on_click(reveal)
-    return _view(question, [choice, button], reply)
+    return _view(question, [choice, widgets.HBox([button])], reply)
 
 
 def _button(text: str) -> widgets.Button:
@@ -65,6 +65,6 @@ def _reply(text: str, right: bool) -> str:
 
 def _view(question: str, controls: list[widgets.Widget], reply: widgets.HTML) -> widgets.VBox:
     text = widgets.HTML(f'<span class="wb-title">{html.escape(question)}</span>')
-    box = widgets.VBox([style.sheet(), text, *controls, reply], layout={"overflow": "hidden"})
+    box = widgets.VBox([style.Sheet(), text, *controls, reply], layout={"overflow": "hidden"})
     box.add_class("wb-group")
     return box

@@ -40,7 +40,7 @@ class StartPanel(Panel):
         self._engine = widgets.Dropdown(description="engine", layout=wide)
         self._quant = widgets.Dropdown(description="format", layout=wide)
         self._file = widgets.Text(
-            description="or your file", placeholder="path of a .gguf or config.json, then Enter",
+            description="or own file", placeholder="path, then Enter",
             continuous_update=False, layout=wide,
         )  # fmt: skip
         self._machine = GroupedChoice(
@@ -61,7 +61,7 @@ class StartPanel(Panel):
                     "context [token]", 4096, context.LOW, context.HIGH, log=True
                 ),
                 "prompt": NumberSlider("prompt [token]", 512, 1, context.HIGH, log=True),
-                "batch": NumberSlider("sequences at once", 1, 1, 64, log=True),
+                "batch": NumberSlider("batch", 1, 1, 64, log=True),
                 "kv": widgets.Dropdown(
                     options=choices.KV_CACHES, value="f16", description="KV cache", layout=wide
                 ),
@@ -94,7 +94,7 @@ class StartPanel(Panel):
 
     def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
         """Refill the three views."""
-        theme.fill(fig.data, start.values(self._curve, ds))
+        theme.fill(fig, start.values(self._curve, ds))
 
     def status(self, ds: xr.Dataset) -> str:
         """Say whether it fits, how fast it is, what binds."""
@@ -214,8 +214,8 @@ def _reads(ds: xr.Dataset) -> list[tuple[str, str, str]]:
          f"{TRUST[ds.trust.item()]}", ""),
         (f"{_seconds(ds.ttft_s.item())} to the first token",
          f"the prompt is read at {ds.prefill_tok_s.item():.3g} tok/s", ""),
-        (f"{share:.0%}: {ledger.NAMES.get(binding, binding)}",
-         f"binds; one step takes {_seconds(step)}", ""),
+        (f"Limit: {ledger.NAMES.get(binding, binding)}",
+         f"takes {share:.0%} of the {_seconds(step)} of a step", ""),
     ]  # fmt: skip
 
 
