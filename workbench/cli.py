@@ -131,8 +131,9 @@ def score(
     """Compare predictions with measured rows."""
     from workbench import cli_print
     from workbench.study import score as scoring
+    from workbench.study.scoreboard import scoreboard
 
-    board = scoring.scoreboard(scoring.read(file))
+    board = scoreboard(scoring.read(file))
     if rows is not None:
         _write(rows, scoring.table(board))
     figures = scoring.summary(board)
@@ -152,9 +153,10 @@ def calibrate(
     from workbench import cli_print, data
     from workbench.study import calibrate as fitting
     from workbench.study import score as scoring
+    from workbench.study.scoreboard import entries
 
     rows = data.rows("measurements.csv") if file is None else scoring.read(file)
-    chosen = [entry.row for entry in scoring.entries(rows)]
+    chosen = [entry.row for entry in entries(rows)]
     with cli_print.progress() as report:
         table = fitting.calibrate(chosen, report)
     if out is not None:
