@@ -132,7 +132,7 @@ def test_an_apple_chip_is_found_by_its_name_and_cores(monkeypatch):
 def test_score(some_rows, tmp_path):
     found = answer("score", str(some_rows), "--rows", str(tmp_path / "out.csv"))
     assert found["rows"] == found["predicted"] == 50
-    written = list(csv.DictReader((tmp_path / "out.csv").open()))
+    written = list(csv.DictReader((tmp_path / "out.csv").read_text().splitlines()))
     assert len(written) == 50
     assert {"id", "predicted", "lower", "upper", "measured", "ape", "trust"} <= set(written[0])
     assert "50 of 50 rows predicted" in run("score", str(some_rows)).stdout
