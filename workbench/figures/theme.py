@@ -38,7 +38,7 @@ TEMPLATE = go.layout.Template(
     layout={
         "paper_bgcolor": "rgba(0,0,0,0)",
         "plot_bgcolor": "rgba(0,0,0,0)",
-        "font": {"color": INK, "size": 13},
+        "font": {"color": INK, "size": 13, "family": "system-ui, Helvetica, Arial, sans-serif"},
         "colorway": PALETTE,
         "margin": {"l": 60, "r": 20, "t": 44, "b": 50},
         "showlegend": False,
@@ -116,4 +116,4 @@ def fill(fig: BaseFigure, values: Sequence[dict]) -> None:
 
 
 def _kept(trace, name: str):
-    return trace[name] if name in trace else Undefined
+    return trace[name] if name in trace else Undefined  # noqa: SIM401 (a trace has no get)
