@@ -80,7 +80,7 @@ def fit_matrix(ds: xr.Dataset) -> go.Figure:
         "yaxis": {"autorange": "reversed", "showgrid": False},
     }
     title = {"text": "Decode speed where it fits, GiB missing where it does not"}
-    height = 130 + 30 * ds.sizes["model"]
+    height = 180 + 34 * ds.sizes["model"]
     return theme.figure([cells, _missing(ds, fits)], **axes, height=height, title=title)
 
 

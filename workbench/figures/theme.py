@@ -32,8 +32,15 @@ COLOURS["runtime"] = INK
 SHOWN = {"ms": 1e-3, "GiB": GiB, "GB": 1e9, "GB/s": 1e9, "TFLOP/s": 1e12}
 
 _AXIS = {
-    "gridcolor": GRID, "zerolinecolor": GRID, "automargin": True, "title": {"font": {"size": 13}},
-}  # fmt: skip
+    "gridcolor": GRID,
+    "zerolinecolor": GRID,
+    "automargin": True,
+    "title": {"font": {"size": 13}},
+    # invisible ticks keep numbers off the axis and off each other where two axes meet
+    "ticks": "outside",
+    "ticklen": 6,
+    "tickcolor": "rgba(0,0,0,0)",
+}
 TEMPLATE = go.layout.Template(
     layout={
         "paper_bgcolor": "rgba(0,0,0,0)",

@@ -1,8 +1,8 @@
 """What a panel offers to choose from: machines by kind, models by family, engines and formats."""
 
 import functools
+import os
 import re
-from pathlib import Path
 
 from workbench import data
 from workbench.errors import WorkbenchError
@@ -107,9 +107,12 @@ def preset(name: str) -> Model:
 
 def own_model(text: str) -> Model:
     """Return the model in the file at the path `text`, read again only when the file changed."""
-    path = Path(text).expanduser()
-    stamp = path.stat().st_mtime_ns if path.exists() else 0
-    return _read(str(path), stamp)
+    path = os.path.expanduser(text)
+    try:
+        stamp = os.stat(path).st_mtime_ns
+    except (OSError, ValueError):
+        stamp = 0  # the reader says what is wrong with it
+    return _read(path, stamp)
 
 
 @functools.lru_cache(maxsize=4)

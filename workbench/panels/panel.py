@@ -133,9 +133,9 @@ class Panel:
                     self.adapt(name)
             except WorkbenchError as err:
                 self._say(str(err))
-                return
-            self.redraw()
-            self._later()
+            else:
+                self.redraw()
+                self._later()
 
     @contextlib.contextmanager
     def _silence(self) -> Iterator[None]:
