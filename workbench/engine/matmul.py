@@ -19,12 +19,13 @@ are bfloat16 in prefill of quantised types.
 """
 
 import functools
+import operator
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from workbench.engine.matmul_pack import LANES, LAYOUTS, Layout, Packed, chunk, pack
+from workbench.engine.matmul_pack import LANES, LAYOUTS, Layout, Packed, pack
 
 __all__ = ["COMPILER_OPTIONS", "Packed", "matmul", "pack"]
 
@@ -33,6 +34,9 @@ COMPILER_OPTIONS = {
     "xla_cpu_experimental_ynn_fusion_type": "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
     "xla_cpu_prefer_vector_width": 512,
 }
+
+#: A tile of dequantised weights stays in a core's second-level cache, with room for the rest.
+TILE_BYTES = 2**20
 
 
 @functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
@@ -111,14 +115,14 @@ def _coefficients(layout: Layout, groups: jax.Array) -> list[jax.Array]:
 
 def _group_dot(planes, layout: Layout, coefficients, g: int) -> jax.Array:
     """Return Σ code·x over group g of each chunk: (row blocks, chunks, LANES)."""
-    total = 0.0
+    chains = []  # one sum a slot: a single chain would wait for each addition before the next
     for plane, bits, factor in zip(planes, layout.planes, coefficients, strict=True):
-        per_group = factor.shape[3]
-        for i in range(per_group):
-            byte = plane[:, :, g * per_group + i]
-            for j in range(8 // bits):
-                total = total + _low(byte, bits * (j + 1)) * factor[:, g, j, i, None]
-    return total
+        size = factor.shape[3]
+        for j in range(8 // bits):
+            low = (_low(plane[:, :, g * size + i], bits * (j + 1)) for i in range(size))
+            products = (value * factor[:, g, j, i, None] for i, value in enumerate(low))
+            chains.append(functools.reduce(operator.add, products))
+    return functools.reduce(operator.add, chains)
 
 
 def _low(byte: jax.Array, bits: int) -> jax.Array:
@@ -127,42 +131,55 @@ def _low(byte: jax.Array, bits: int) -> jax.Array:
 
 
 def prefill(packed: Packed, x: jax.Array) -> jax.Array:
-    """Return x Wᵀ (tokens, out) of x (tokens, in): one block of rows dequantised at a time."""
-    layout = LAYOUTS.get(packed.tensor_type)
+    """Return x Wᵀ (tokens, out) of x (tokens, in): one tile of rows dequantised at a time."""
     dtype = jnp.float32 if packed.tensor_type in ("F16", "F32") else jnp.bfloat16
     x = x.astype(dtype)
 
-    def block(_, part: Packed):
-        tile = _tile_codes(part, layout) if layout else part.planes[0].reshape(-1, LANES)
-        tile = tile.astype(dtype)
+    def step(_, part: Packed):
+        tile = _tile(part).astype(dtype)
         return None, lax.dot(x, tile, preferred_element_type=jnp.float32)
 
-    _, columns = lax.scan(block, None, packed)
-    y = jnp.moveaxis(columns, 0, 1).reshape(x.shape[0], -1)
-    return y[:, : packed.shape[0]]
+    blocks = _blocks_per_tile(packed)
+    tiles = jax.tree.map(lambda leaf: leaf.reshape(-1, blocks, *leaf.shape[1:]), packed)
+    _, columns = lax.scan(step, None, tiles)
+    return jnp.moveaxis(columns, 0, 1).reshape(x.shape[0], -1)[:, : packed.shape[0]]
+
+
+def _blocks_per_tile(packed: Packed) -> int:
+    """Return how many row blocks make the largest tile that a core's cache holds."""
+    blocks = packed.planes[0].shape[0]
+    limit = max(1, TILE_BYTES // (2 * packed.shape[1] * LANES))
+    return max(n for n in range(1, min(blocks, limit) + 1) if blocks % n == 0)
+
+
+def _tile(part: Packed) -> jax.Array:
+    """Return the weights of a few row blocks as (in, rows), not yet rounded."""
+    layout = LAYOUTS.get(part.tensor_type)
+    weights = _tile_codes(part, layout) if layout else part.planes[0]
+    weights = weights.reshape(len(weights), -1, LANES)
+    return jnp.moveaxis(weights, 0, 1).reshape(weights.shape[1], -1)
 
 
 def _tile_codes(part: Packed, layout: Layout) -> jax.Array:
-    """Return the weights of one row block as (in, LANES) float32."""
+    """Return the weights (blocks, groups, group, LANES) float32."""
     codes, shift = None, 0
     for plane, bits in zip(part.planes, layout.planes, strict=True):
         if bits < 8:
-            plane = plane.reshape(-1, 1, layout.group * bits // 8, LANES)
+            plane = plane.reshape(len(plane), -1, 1, layout.group * bits // 8, LANES)
             shifts = jnp.arange(0, 8, bits, dtype=jnp.uint8)[:, None, None]
             plane = ((plane >> shifts) & jnp.uint8(2**bits - 1)) << jnp.uint8(shift)
-        plane = plane.reshape(-1, layout.group, LANES)
+        plane = plane.reshape(len(plane), -1, layout.group, LANES)
         codes = plane if codes is None else codes | plane
         shift += bits
-    groups = codes.shape[0]
     values = codes.astype(jnp.float32) - layout.offset
-    scale, floor = _per_group(part.scale, part.sub, groups), _per_group(part.floor, part.subfloor, groups)
-    weights = values * scale if floor is None else values * scale + floor
-    return weights.reshape(-1, LANES)
+    scale = _per_group(part.scale, part.sub, codes.shape[1])
+    floor = _per_group(part.floor, part.subfloor, codes.shape[1])
+    return values * scale if floor is None else values * scale + floor
 
 
 def _per_group(scale, sub, groups: int):
-    """Return scale·sub (groups, 1, LANES), or None."""
+    """Return scale·sub (blocks, groups, 1, LANES), or None."""
     if scale is None:
         return None
-    scale = jnp.repeat(scale, groups // scale.shape[0], axis=0).astype(jnp.float32)
-    return (scale if sub is None else scale * sub.astype(jnp.float32))[:, None]
+    scale = jnp.repeat(scale, groups // scale.shape[1], axis=1).astype(jnp.float32)
+    return (scale if sub is None else scale * sub.astype(jnp.float32))[:, :, None]

@@ -17,8 +17,8 @@ import numpy as np
 
 from workbench.errors import SpecError
 
-LANES = 128
-_ROWS_AT_ONCE = 32 * LANES  # what unpacking to one byte a weight may hold beside the result
+LANES = 16  # one 512-bit register of float32, two of 256 bits, four of 128
+_ROWS_AT_ONCE = 256 * LANES  # what unpacking to one byte a weight may hold beside the result
 
 
 class Layout(NamedTuple):
@@ -55,8 +55,8 @@ class Packed:
     """A weight matrix (out, in) in the layout of the kernels; R = ceil(out / LANES) row blocks.
 
     `planes` are uint8 (R, in/chunk, bytes, LANES), one array a plane (int8 for 8 bits), or one
-    array of floats (R, in/chunk, chunk, LANES). `scale` and `floor` are float16 (R, in/block,
-    LANES), `sub` and `subfloor` 8-bit integers (R, in/group, LANES); what a type lacks is None.
+    array of floats (R, in/chunk, chunk, LANES). `scale` and `floor` are float16
+    (R, in/min(block, chunk), LANES), `sub` and `subfloor` 8-bit integers (R, in/group, LANES); what a type lacks is None.
     """
 
     planes: tuple[jax.Array, ...]
@@ -73,11 +73,8 @@ class Packed:
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self))
 
 
-def chunk(tensor_type: str, inputs: int) -> int:
+def chunk(inputs: int) -> int:
     """Return the weights of a row that one kernel expression spells out: what divides `inputs`."""
-    layout = LAYOUTS.get(tensor_type)
-    if layout and layout.block == 256:
-        return 256
     return next(size for size in (128, 64, 32, 16, 8, 4, 2, 1) if inputs % size == 0)
 
 
@@ -93,7 +90,7 @@ def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, int]) -> P
         SpecError: a type without a kernel, or bytes and blocks that contradict the shape.
     """
     rows = _rows(tensor_type, raw, shape)
-    blocks = -(-shape[0] // LANES)
+    blocks = _row_blocks(shape[0])
     parts: list[np.ndarray] | None = None
     for start in range(0, shape[0], _ROWS_AT_ONCE):
         fields = _fields(tensor_type, rows[start : start + _ROWS_AT_ONCE], shape[1])
@@ -105,6 +102,12 @@ def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, int]) -> P
                 part[start // LANES : start // LANES + len(field)] = field
     arrays = [None if p is None else jax.numpy.asarray(p) for p in parts]
     return Packed(tuple(arrays[:-4]), *arrays[-4:], tensor_type, tuple(shape))
+
+
+def _row_blocks(outputs: int) -> int:
+    """Return the row blocks of `outputs`; large counts divide by 8, so that prefill finds tiles."""
+    blocks = -(-outputs // LANES)
+    return blocks if blocks < 64 else -(-blocks // 8) * 8
 
 
 def _rows(tensor_type: str, raw, shape: tuple[int, int]) -> np.ndarray:
@@ -126,7 +129,7 @@ def _rows(tensor_type: str, raw, shape: tuple[int, int]) -> np.ndarray:
 
 def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray | None]:
     """Return planes, scale, sub, floor, subfloor, each (rows, ..., values along the row)."""
-    size = chunk(tensor_type, inputs)
+    size = chunk(inputs)
     if tensor_type in FLOATS:
         weights = rows.view(FLOATS[tensor_type])
         return [weights.reshape(len(rows), -1, size), None, None, None, None]
@@ -140,6 +143,8 @@ def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray 
         planes.append(plane.reshape(len(rows), inputs // size, -1))
         shift += bits
     flat = [None if f is None else f.reshape(len(rows), -1) for f in (scale, sub, floor, subfloor)]
+    if layout.block > size:  # each chunk finds its own scale: no index arithmetic in the loop
+        flat[::2] = [None if f is None else f.repeat(layout.block // size, -1) for f in flat[::2]]
     if not all(np.isfinite(f).all() for f in (flat[0], flat[2]) if f is not None):
         raise SpecError(f"{tensor_type}: a block scale is NaN or infinite; the file is damaged")
     return planes + flat
