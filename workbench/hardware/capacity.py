@@ -41,7 +41,9 @@ def budget_of(device, wired_limit: float | None = None) -> Budget:
         ratio = jnp.where(small, _rule("wired_ratio_small"), _rule("wired_ratio_large"))
         usable = device.memory * ratio
     elif device.unified:
-        usable = jnp.maximum(device.memory - _rule("system_bytes"), device.memory * _rule("shared_ratio"))
+        usable = jnp.maximum(
+            device.memory - _rule("system_bytes"), device.memory * _rule("shared_ratio")
+        )
     else:
         usable = device.memory * _rule("card_ratio")
     return Budget(usable, _rule("runtime_bytes"))
@@ -73,7 +75,9 @@ def max_context(load: Load, needed: tuple, usable, batch, kv_bits):
 
     Inverts the piecewise linear KV size: below the window every layer grows, above it the full layers alone.
     """
-    left = (usable - needed[0] - needed[2] - needed[3]) * 8 / kv_bits / batch - load.recurrent_elements * 32 / kv_bits
+    left = (
+        usable - needed[0] - needed[2] - needed[3]
+    ) * 8 / kv_bits / batch - load.recurrent_elements * 32 / kv_bits
     both = load.kv_elements + load.window_elements
     within = left / jnp.maximum(both, 1.0)
     beyond = (left - load.window_elements * load.window) / jnp.maximum(load.kv_elements, 1.0)

@@ -11,11 +11,21 @@ import numpy as np
 
 from workbench import data
 from workbench.hardware.roofline import PREFILL_TERMS, TERMS, Coefficients, PrefillCoefficients
+from workbench.specs import device_names, formats
 from workbench.specs import engine as engines
-from workbench.specs import formats
 
 #: The pools a prediction belongs to. Effects are named by them; "backend.family" is an interaction of two.
-KEYS = ("backend", "era", "generation", "device_class", "memory_type", "device", "family", "arch", "attention")
+KEYS = (
+    "backend",
+    "era",
+    "generation",
+    "device_class",
+    "memory_type",
+    "device",
+    "family",
+    "arch",
+    "attention",
+)
 
 _STAGES = {"decode": (TERMS, Coefficients), "prefill": (PREFILL_TERMS, PrefillCoefficients)}
 
@@ -27,7 +37,7 @@ def device_keys(device, engine: str, build: str = "") -> dict[str, str]:
         "era": engines.era(engine, build),
         "generation": device.generation,
         "device_class": device.device_class,
-        "device": data.slug(device.name),
+        "device": device_names.slug(device.name),
     }
 
 
@@ -70,7 +80,9 @@ def _log(term: dict, keys: dict[str, np.ndarray]) -> np.ndarray:
     return total
 
 
-def look_up(values: dict[str, float], effect: str, keys: dict[str, np.ndarray], default: float = 0.0) -> np.ndarray:
+def look_up(
+    values: dict[str, float], effect: str, keys: dict[str, np.ndarray], default: float = 0.0
+) -> np.ndarray:
     """Return what an effect adds for each combination of the pools it is named by."""
     spread = np.broadcast(*(keys[field] for field in effect.split(".")))
     found = np.array([values.get("|".join(parts), default) for parts in spread], dtype=np.float64)

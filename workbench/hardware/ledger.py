@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from workbench.hardware import capacity, roofline, traffic
 
@@ -19,19 +20,27 @@ def price(load, machine, budget, decode, prefill, work) -> dict[str, jax.Array]:
         budget: capacity.Budget.
         decode: roofline.Coefficients.
         prefill: roofline.PrefillCoefficients.
-        work: context, batch, kv_bits, prompt and generate, as `Workload.arrays()` gives them.
+        work: context, batch, kv_bits, prompt and generate, as `Workload.arrays()` gives them; `depth`, the tokens
+            cached before the prompt, is 0 unless given.
 
     Returns:
         name -> array; `time_s`, `prefill_time_s` and `memory_bytes` lead with a term axis.
     """
-    context, batch, kv_bits, prompt = work["context"], work["batch"], work["kv_bits"], work["prompt"]
+    context, batch, kv_bits, prompt = (
+        work["context"],
+        work["batch"],
+        work["kv_bits"],
+        work["prompt"],
+    )
     # What must fit is the longest that the conversation gets, not its mean while decoding.
     longest = jnp.maximum(context, prompt + work["generate"])
     needed = capacity.memory(load, longest, batch, kv_bits, UBATCH, budget.runtime)
     share = capacity.resident_share(load, needed, budget.usable)
     costs = roofline.decode_costs(load, machine, context, batch, kv_bits, share)
     terms = roofline.price(costs, decode)
-    costs = roofline.prefill_costs(load, machine, prompt, 0.0, batch, kv_bits, share, UBATCH)
+    costs = roofline.prefill_costs(
+        load, machine, prompt, work.get("depth", 0.0), batch, kv_bits, share, UBATCH
+    )
     prefill_terms = roofline.price(costs, prefill)
     step, first = terms.sum(0), prefill_terms.sum(0)
     moved = traffic.decode(load, context, batch, kv_bits)
@@ -55,6 +64,13 @@ def price(load, machine, budget, decode, prefill, work) -> dict[str, jax.Array]:
         "arithmetic_intensity": flops / (moved.weight_bytes + moved.kv_bytes),
         "file_bytes": load.file_bytes,
     }
+
+
+def stack(tuples: list):
+    """Turn a list of Loads, Machines or Budgets into one of float64 arrays (len,)."""
+    return type(tuples[0])(
+        *(np.array(column, dtype=np.float64) for column in zip(*tuples, strict=True))
+    )
 
 
 @functools.partial(jax.jit, static_argnums=0)

@@ -63,7 +63,7 @@ class PrefillCoefficients(NamedTuple):
 
 def machine_of(device) -> Machine:
     """Return the pricing numbers of a Device: what spills is read at the slower of link and host memory."""
-    slower = jnp.minimum(jnp.asarray(device.link), jnp.asarray(device.host_bandwidth))
+    slower = jnp.minimum(device.link, device.host_bandwidth)
     return Machine(device.bandwidth, device.flops, slower)
 
 
@@ -91,7 +91,9 @@ def decode_costs(load: Load, machine: Machine, context, batch, kv_bits, resident
     )
 
 
-def prefill_costs(load: Load, machine: Machine, prompt, context, batch, kv_bits, resident, ubatch) -> tuple:
+def prefill_costs(
+    load: Load, machine: Machine, prompt, context, batch, kv_bits, resident, ubatch
+) -> tuple:
     """Return what each prefill term costs at coefficient 1, in PREFILL_TERMS order, seconds."""
     step, expert_flops = traffic.prefill(load, prompt, context, batch, kv_bits, ubatch)
     passes = jnp.ceil(prompt * batch / ubatch)
@@ -109,9 +111,7 @@ def prefill_costs(load: Load, machine: Machine, prompt, context, batch, kv_bits,
 
 def price(costs: tuple, coefficients) -> jax.Array:
     """Return the terms (term, ...) in seconds: coefficient times cost, broadcast, times the machine's own factor."""
-    terms = [
-        c * k * coefficients.machine for c, k in zip(costs, coefficients[:-1], strict=True)
-    ]
+    terms = [c * k * coefficients.machine for c, k in zip(costs, coefficients[:-1], strict=True)]
     return jnp.stack(jnp.broadcast_arrays(*terms))
 
 

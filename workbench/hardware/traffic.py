@@ -105,7 +105,8 @@ def decode(load: Load, context, batch, kv_bits) -> Traffic:
     """
     active = load.top_k / jnp.maximum(load.experts, 1.0)
     return Traffic(
-        weight_bytes=load.dense_bytes + load.expert_bytes * experts_touched(load.experts, load.top_k, batch),
+        weight_bytes=load.dense_bytes
+        + load.expert_bytes * experts_touched(load.experts, load.top_k, batch),
         kv_bytes=batch * kv_bytes(load, context, kv_bits),
         flops=2 * batch * (load.dense_params + load.expert_params * active),
         attention_flops=batch * attended_flops(load, context),
@@ -128,6 +129,7 @@ def prefill(load: Load, prompt, context, batch, kv_bits, ubatch) -> tuple[Traffi
         weight_bytes=passes * (load.dense_bytes + load.expert_bytes * touched),
         kv_bytes=passes * batch * kv_bytes(load, seen, kv_bits),
         # The output head runs for the last token of a sequence only.
-        flops=2 * tokens * (load.dense_params - load.vocab * load.hidden) + 2 * batch * load.vocab * load.hidden,
+        flops=2 * tokens * (load.dense_params - load.vocab * load.hidden)
+        + 2 * batch * load.vocab * load.hidden,
         attention_flops=tokens * attended_flops(load, seen),
     ), 2 * tokens * load.expert_params * active

@@ -7,7 +7,16 @@ from workbench import data
 from workbench.errors import SpecError, UnknownNameError
 
 #: Engines whose rows make up the scoreboard; the others are predicted and reported apart.
-SCORED = ("llama.cpp", "ik_llama.cpp", "llamafile", "ollama", "lm-studio", "mlx", "exllama", "gpt-fast")
+SCORED = (
+    "llama.cpp",
+    "ik_llama.cpp",
+    "llamafile",
+    "ollama",
+    "lm-studio",
+    "mlx",
+    "exllama",
+    "gpt-fast",
+)
 ERAS = ("2023", "2024", "2025", "2026")
 
 
@@ -41,7 +50,9 @@ def backend(engine: str, device_class: str) -> str:
         found = row[device_class]
     else:
         named = [b for b in ("vulkan", "rocm", "sycl", "opencl", "hexagon") if b in text]
-        found = named[0] if named and row["family"] in ("llama.cpp", "ollama") else row[device_class]
+        found = (
+            named[0] if named and row["family"] in ("llama.cpp", "ollama") else row[device_class]
+        )
     if not found:
         raise SpecError(f"engine: {engine} does not run on a device of class {device_class}")
     return found
@@ -65,7 +76,11 @@ def era(engine: str, build: str = "") -> str:
         return row_era
     number = re.search(r"(?:^b|\(|^)(\d{4,5})(?:\)|\b)", text)
     if number and family(engine) == "llama.cpp":
-        older = [r["date"] for r in data.rows("builds.csv") if r["kind"] == "number" and int(r["build"]) <= int(number[1])]
+        older = [
+            r["date"]
+            for r in data.rows("builds.csv")
+            if r["kind"] == "number" and int(r["build"]) <= int(number[1])
+        ]
         return max(older)[:4] if older else ERAS[0]
     return ERAS[-1]
 

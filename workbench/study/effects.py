@@ -48,13 +48,18 @@ PREFILL = {
     "machine": Term(1.0, 0.01, {"device": 0.3}),
 }  # fmt: skip
 
-STAGES = {"decode": (DECODE, (*TERMS, "machine")), "prefill": (PREFILL, (*PREFILL_TERMS, "machine"))}
+STAGES = {
+    "decode": (DECODE, (*TERMS, "machine")),
+    "prefill": (PREFILL, (*PREFILL_TERMS, "machine")),
+}
 
 
 class Layout:
     """Where in one parameter vector each effect of each pool sits, for a set of rows."""
 
-    def __init__(self, stage: str, keys: dict[str, np.ndarray], extra: dict[str, float] | None = None):
+    def __init__(
+        self, stage: str, keys: dict[str, np.ndarray], extra: dict[str, float] | None = None
+    ):
         """Lay out the parameters of a stage.
 
         Args:
@@ -63,7 +68,7 @@ class Layout:
             extra: further effects of the machine factor that are fitted but not kept, pool -> prior spread.
         """
         self.terms, order = STAGES[stage]
-        self.start, self.spread, self.index, self.slots = [], [], [], {}
+        self.start, self.spread, self.odd, self.index, self.slots = [], [], [], [], {}
         rows = len(next(iter(keys.values())))
         for name in order:
             term = self.terms[name]
@@ -71,18 +76,26 @@ class Layout:
             base = self._add(name, "", {"": 0}, math.log(term.start), term.spread)
             columns = [np.full(rows, base)]
             for effect, spread in effects.items():
-                labels = ["|".join(parts) for parts in zip(*(keys[f] for f in effect.split(".")), strict=True)]
+                labels = [
+                    "|".join(parts)
+                    for parts in zip(*(keys[f] for f in effect.split(".")), strict=True)
+                ]
                 places = {label: i for i, label in enumerate(dict.fromkeys(labels))}
                 first = self._add(name, effect, places, 0.0, spread)
                 columns.append(np.array([first + places[label] for label in labels]))
             self.index.append(np.stack(columns))  # (effect, row)
-        self.start, self.spread = np.array(self.start), np.array(self.spread)
+        self.start, self.spread, self.odd = (
+            np.array(a) for a in (self.start, self.spread, self.odd)
+        )
 
-    def _add(self, term: str, effect: str, places: dict[str, int], start: float, spread: float) -> int:
+    def _add(
+        self, term: str, effect: str, places: dict[str, int], start: float, spread: float
+    ) -> int:
         first = len(self.start)
         self.slots[term, effect] = {label: first + i for label, i in places.items()}
         self.start += [start] * len(places)
         self.spread += [spread] * len(places)
+        self.odd += [term == "machine" and bool(effect)] * len(places)
         return first
 
     def table(self, theta: np.ndarray) -> dict:
@@ -93,5 +106,7 @@ class Layout:
                 kept[term] = {"base": round(float(theta[places[""]]), 5), "effects": {}}
             elif effect in self.terms[term].effects:
                 values = {label: round(float(theta[i]), 5) for label, i in places.items()}
-                kept[term]["effects"][effect] = {label: v for label, v in values.items() if abs(v) >= 5e-4}
+                kept[term]["effects"][effect] = {
+                    label: v for label, v in values.items() if abs(v) >= 5e-4
+                }
         return kept

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import xarray as xr
 
-from workbench import data, results
+from workbench import results
 from workbench.errors import WorkbenchError
 from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
 from workbench.specs import engine as engines
@@ -39,8 +39,15 @@ class Question(NamedTuple):
 
     def predict(self) -> xr.Dataset:
         """Answer it."""
-        return predict(self.model, self.device, self.work, quant=self.quant, engine=self.engine, build=self.build,
-                       wired_limit=self.wired_limit)
+        return predict(
+            self.model,
+            self.device,
+            self.work,
+            quant=self.quant,
+            engine=self.engine,
+            build=self.build,
+            wired_limit=self.wired_limit,
+        )
 
 
 def question(ds: xr.Dataset) -> Question:
@@ -50,15 +57,24 @@ def question(ds: xr.Dataset) -> Question:
         WorkbenchError: the Dataset has more than one configuration, or does not come from `predict`.
     """
     if "inputs" not in ds.attrs:
-        raise WorkbenchError("explain: give a Dataset that `predict` returned (its attrs hold what was asked)")
+        raise WorkbenchError(
+            "explain: give a Dataset that `predict` returned (its attrs hold what was asked)"
+        )
     open_dims = [str(d) for d in ds.decode_tok_s.dims]
     if open_dims:
-        raise WorkbenchError(f"explain: one configuration at a time; select one, for example ds.isel({open_dims[0]}=0)")
+        raise WorkbenchError(
+            f"explain: one configuration at a time; select one, for example ds.isel({open_dims[0]}=0)"
+        )
     asked = json.loads(ds.attrs["inputs"])
     work = {name: _chosen(value, ds) for name, value in asked["work"].items()}
     return Question(
-        _spec(Model, asked["models"][ds.model.item()]), _spec(Device, asked["devices"][ds.device.item()]),
-        Workload(**work), ds.quant.item(), ds.attrs["engine"], ds.attrs["build"], asked["wired_limit"],
+        _spec(Model, asked["models"][ds.model.item()]),
+        _spec(Device, asked["devices"][ds.device.item()]),
+        Workload(**work),
+        ds.quant.item(),
+        ds.attrs["engine"],
+        ds.attrs["build"],
+        asked["wired_limit"],
     )
 
 
@@ -68,8 +84,16 @@ def _chosen(value, ds: xr.Dataset):
 
 def _spec(kind: type, fields: dict):
     arrays = {"params", "stored_bytes"}
-    return kind(**{name: np.array(v) if name in arrays and v is not None else tuple(v) if isinstance(v, list) else v
-                   for name, v in fields.items()})
+    return kind(
+        **{
+            name: np.array(v)
+            if name in arrays and v is not None
+            else tuple(v)
+            if isinstance(v, list)
+            else v
+            for name, v in fields.items()
+        }
+    )
 
 
 def explain(ds: xr.Dataset) -> xr.Dataset:
@@ -90,12 +114,20 @@ def explain(ds: xr.Dataset) -> xr.Dataset:
     labels, speeds, gains, fits = zip(*fixes, strict=True) if fixes else ((), (), (), ())
     elasticity = elasticities(asked)
     found = results.dataset(
-        {"time_s": ds.time_s, "share": ds.time_s / ds.time_s.sum(), "bound": ds.bound,
-         "decode_tok_s": ds.decode_tok_s,
-         "elasticity": ("parameter", np.array(list(elasticity.values()))),
-         "fix_tok_s": ("fix", np.array(speeds, dtype=np.float64)), "gain": ("fix", np.array(gains, dtype=np.float64)),
-         "fix_fits": ("fix", np.array(fits, dtype=bool))},
-        {"parameter": list(elasticity), "fix": list(labels)}, source=ds.attrs["source"], mechanism=ds.attrs["mechanism"])
+        {
+            "time_s": ds.time_s,
+            "share": ds.time_s / ds.time_s.sum(),
+            "bound": ds.bound,
+            "decode_tok_s": ds.decode_tok_s,
+            "elasticity": ("parameter", np.array(list(elasticity.values()))),
+            "fix_tok_s": ("fix", np.array(speeds, dtype=np.float64)),
+            "gain": ("fix", np.array(gains, dtype=np.float64)),
+            "fix_fits": ("fix", np.array(fits, dtype=bool)),
+        },
+        {"parameter": list(elasticity), "fix": list(labels)},
+        source=ds.attrs["source"],
+        mechanism=ds.attrs["mechanism"],
+    )
     found.attrs["verdict"] = verdict(ds)
     return found
 
@@ -103,23 +135,46 @@ def explain(ds: xr.Dataset) -> xr.Dataset:
 def elasticities(asked: Question) -> dict[str, float]:
     """Return d log(tok/s) / d log(number) for the numbers of the device, the bytes per weight and the context."""
     table = coefficients.table()
-    keys = {name: np.array([label], dtype=object) for name, label in (
-        coefficients.device_keys(asked.device, asked.engine, asked.build) | coefficients.quant_keys(asked.quant)
-        | coefficients.model_keys(asked.model)).items()}
-    decode, prefill = (jax.tree.map(lambda a: a[0], coefficients.resolve(keys, stage, table)) for stage in ("decode", "prefill"))
+    keys = {
+        name: np.array([label], dtype=object)
+        for name, label in (
+            coefficients.device_keys(asked.device, asked.engine, asked.build)
+            | coefficients.quant_keys(asked.quant)
+            | coefficients.model_keys(asked.model)
+        ).items()
+    }
+    decode, prefill = (
+        jax.tree.map(lambda a: a[0], coefficients.resolve(keys, stage, table))
+        for stage in ("decode", "prefill")
+    )
     stored = formats.weight_bytes(asked.model, asked.quant)
     work = {name: float(value) for name, value in asked.work.arrays().items()}
 
     def log_speed(device: Device, scale: dict[str, float]):
         load = traffic.load_of(asked.model, stored)
-        load = load._replace(**{f: getattr(load, f) * scale["bytes per weight"] for f in
-                                ("dense_bytes", "expert_bytes", "resident_bytes")})
-        priced = ledger.price(load, roofline.machine_of(device), capacity.budget_of(device, asked.wired_limit),
-                              decode, prefill, work | {"context": work["context"] * scale["context"]})
+        load = load._replace(
+            **{
+                f: getattr(load, f) * scale["bytes per weight"]
+                for f in ("dense_bytes", "expert_bytes", "resident_bytes")
+            }
+        )
+        priced = ledger.price(
+            load,
+            roofline.machine_of(device),
+            capacity.budget_of(device, asked.wired_limit),
+            decode,
+            prefill,
+            work | {"context": work["context"] * scale["context"]},
+        )
         return jax.numpy.log(priced["decode_tok_s"])
 
-    by_device, by_scale = jax.grad(log_speed, argnums=(0, 1))(asked.device, {"bytes per weight": 1.0, "context": 1.0})
-    found = {name: float(getattr(by_device, name) * getattr(asked.device, name)) for name in _DEVICE_NUMBERS}
+    by_device, by_scale = jax.grad(log_speed, argnums=(0, 1))(
+        asked.device, {"bytes per weight": 1.0, "context": 1.0}
+    )
+    found = {
+        name: float(getattr(by_device, name) * getattr(asked.device, name))
+        for name in _DEVICE_NUMBERS
+    }
     found |= {name: float(value) for name, value in by_scale.items()}
     return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}
 
@@ -128,7 +183,10 @@ def _fixes(asked: Question, ds: xr.Dataset) -> list[tuple[str, float, float, boo
     """Return (what to do, tok/s after it, times the speed now, fits), best first."""
     now = ds.decode_tok_s.item()
     tried = [(label, changed.predict()) for label, changed in _changes(asked, ds)]
-    ranked = [(label, after.decode_tok_s.item(), after.decode_tok_s.item() / now, bool(after.fits)) for label, after in tried]
+    ranked = [
+        (label, after.decode_tok_s.item(), after.decode_tok_s.item() / now, bool(after.fits))
+        for label, after in tried
+    ]
     return sorted((fix for fix in ranked if fix[2] >= _WORTH), key=lambda fix: -fix[2])
 
 
@@ -136,10 +194,15 @@ def _changes(asked: Question, ds: xr.Dataset):
     yield from _smaller_formats(asked, ds)
     for name in ("q8_0", "q4_0"):
         if KV_TYPES[name] < asked.work.kv_bits:
-            yield f"keep the KV cache in {name}", asked._replace(work=dataclasses.replace(asked.work, kv_bits=name))
+            yield (
+                f"keep the KV cache in {name}",
+                asked._replace(work=dataclasses.replace(asked.work, kv_bits=name)),
+            )
     context = asked.work.arrays()["context"]
     if context > 1024:
-        shorter = dataclasses.replace(asked.work, context=context // 2, prompt=min(asked.work.prompt, context // 2))
+        shorter = dataclasses.replace(
+            asked.work, context=context // 2, prompt=min(asked.work.prompt, context // 2)
+        )
         yield f"halve the context to {context // 2:.0f} tokens", asked._replace(work=shorter)
     yield from _other_engines(asked)
 
@@ -169,8 +232,13 @@ def _other_engines(asked: Question):
             yield f"run it with {label}", asked._replace(engine=engine, quant=quant)
 
 
-_ENGINES = {"llama.cpp (Vulkan)": "llama.cpp-vulkan", "llama.cpp (ROCm)": "llama.cpp-rocm", "llama.cpp": "llama.cpp",
-            "MLX": "mlx", "ik_llama.cpp": "ik_llama.cpp"}
+_ENGINES = {
+    "llama.cpp (Vulkan)": "llama.cpp-vulkan",
+    "llama.cpp (ROCm)": "llama.cpp-rocm",
+    "llama.cpp": "llama.cpp",
+    "MLX": "mlx",
+    "ik_llama.cpp": "ik_llama.cpp",
+}
 
 
 def verdict(ds: xr.Dataset) -> str:
@@ -181,7 +249,11 @@ def verdict(ds: xr.Dataset) -> str:
     speed = f"{ds.decode_tok_s.item():.3g} tok/s (80 % of measured cases: {ds.lower.item():.3g} to {ds.upper.item():.3g})"
     gib = 2**30
     need, have = float(ds.memory_bytes.sum()) / gib, ds.usable_bytes.item() / gib
-    fit = f"fits ({need:.1f} of {have:.1f} GiB)" if ds.fits.item() else f"does not fit ({need:.1f} of {have:.1f} GiB)"
+    fit = (
+        f"fits ({need:.1f} of {have:.1f} GiB)"
+        if ds.fits.item()
+        else f"does not fit ({need:.1f} of {have:.1f} GiB)"
+    )
     return f"{fit}; {speed}; {bound} takes {share:.0%} of {step * 1e3:.3g} ms per token"
 
 
@@ -217,4 +289,8 @@ def _offload(asked: Question, ds: xr.Dataset) -> list[str]:
     short = -ds.headroom_bytes.item() / ds.memory_bytes.sel(kind="weights").item()
     moved = min(layers, math.ceil(short * layers))
     # Experts are the bulk and little of them is read: they are the first to leave.
-    return ["-ngl", "99", "--n-cpu-moe", str(moved)] if asked.model.experts > 0 else ["-ngl", str(layers - moved)]
+    return (
+        ["-ngl", "99", "--n-cpu-moe", str(moved)]
+        if asked.model.experts > 0
+        else ["-ngl", str(layers - moved)]
+    )

@@ -5,7 +5,6 @@
 The Student-t likelihood (4 degrees of freedom) keeps a mistyped or throttled row from moving a pool.
 """
 
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -27,17 +26,24 @@ def log_time(theta, costs, index):
 
 
 @jax.jit
-def _loss(theta, costs, index, observed, weight, start, spread):
+def _loss(theta, costs, index, observed, weight, start, spread, odd):
     residual = (log_time(theta, costs, index) - observed) / NOISE
     surprise = (FREEDOM + 1) / 2 * jnp.log1p(residual**2 / FREEDOM)
-    return (weight * surprise).sum() + 0.5 * (((theta - start) / spread) ** 2).sum()
+    pull = (theta - start) / spread
+    prior = jnp.where(odd, 1.5 * jnp.log1p(pull**2 / 2), 0.5 * pull**2)
+    return (weight * surprise).sum() + prior.sum()
 
 
 _value_and_grad = jax.jit(jax.value_and_grad(_loss))
 
 
-def fit(layout: Layout, costs: np.ndarray, observed: np.ndarray, weight: np.ndarray,
-        first: np.ndarray | None = None) -> np.ndarray:
+def fit(
+    layout: Layout,
+    costs: np.ndarray,
+    observed: np.ndarray,
+    weight: np.ndarray,
+    first: np.ndarray | None = None,
+) -> np.ndarray:
     """Return the parameters that explain the rows best.
 
     Args:
@@ -48,8 +54,15 @@ def fit(layout: Layout, costs: np.ndarray, observed: np.ndarray, weight: np.ndar
         first: parameters to start from; a full fit makes the held-out ones quick.
     """
     index = tuple(jnp.asarray(i) for i in layout.index)
-    arguments = (jnp.asarray(costs), index, jnp.asarray(observed), jnp.asarray(weight),
-                 jnp.asarray(layout.start), jnp.asarray(layout.spread))
+    arguments = (
+        jnp.asarray(costs),
+        index,
+        jnp.asarray(observed),
+        jnp.asarray(weight),
+        jnp.asarray(layout.start),
+        jnp.asarray(layout.spread),
+        jnp.asarray(layout.odd),
+    )
 
     def both(theta):
         value, slope = _value_and_grad(theta, *arguments)
@@ -67,7 +80,9 @@ def crowd_weight(devices: list[str]) -> np.ndarray:
     return 1 / np.sqrt(np.maximum(counts[inverse] / CROWD, 1))
 
 
-def held_out(layout: Layout, costs, observed, weight, groups: list[str], folds: int, report=lambda done: True):
+def held_out(
+    layout: Layout, costs, observed, weight, groups: list[str], folds: int, report=lambda done: True
+):
     """Predict every row from a fit that saw no row of its group.
 
     Args:
@@ -99,5 +114,3 @@ def _deal(groups: list[str], folds: int) -> list[list[str]]:
         dealt[lightest].append(str(names[i]))
         load[lightest] += counts[i]
     return dealt
-
-

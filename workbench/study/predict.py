@@ -9,10 +9,10 @@ import jax
 import numpy as np
 import xarray as xr
 
-from workbench import data, results
+from workbench import results
 from workbench.errors import SpecError
 from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
-from workbench.specs import formats
+from workbench.specs import device_names, formats
 from workbench.specs.device import Device
 from workbench.specs.model import Model
 from workbench.specs.workload import Workload
@@ -30,9 +30,17 @@ class BeyondContext(UserWarning):
     """A context longer than the model was trained for."""
 
 
-def predict(model: Model | Sequence[Model], device: Device | Sequence[Device], work: Workload | None = None, *,
-            quant: str | Sequence[str] = "Q4_K_M", engine: str = "llama.cpp", build: str = "",
-            wired_limit: float | None = None, table: dict | None = None) -> xr.Dataset:
+def predict(
+    model: Model | Sequence[Model],
+    device: Device | Sequence[Device],
+    work: Workload | None = None,
+    *,
+    quant: str | Sequence[str] = "Q4_K_M",
+    engine: str = "llama.cpp",
+    build: str = "",
+    wired_limit: float | None = None,
+    table: dict | None = None,
+) -> xr.Dataset:
     """Price a workload on machines, for every combination in one compiled call.
 
     Args:
@@ -62,25 +70,38 @@ def predict(model: Model | Sequence[Model], device: Device | Sequence[Device], w
     table = table or coefficients.table()
     coords = {
         "model": [m.name for m in models],
-        "device": [data.slug(d.name) for d in devices],
+        "device": [device_names.slug(d.name) for d in devices],
         "quant": quants,
         **{name: list(axis.labels) for name, axis in work.axes().items()},
     }
     dims = tuple(coords)
     keys = _keys(models, devices, quants, engine, build, dims)
     inputs = (
-        _along(_stack([traffic.load_of(m, formats.weight_bytes(m, q)) for m in models for q in quants]),
-               dims, model=len(models), quant=len(quants)),
-        _along(_stack([roofline.machine_of(d) for d in devices]), dims, device=len(devices)),
-        _along(_stack([capacity.budget_of(d, wired_limit) for d in devices]), dims, device=len(devices)),
+        _along(
+            ledger.stack(
+                [traffic.load_of(m, formats.weight_bytes(m, q)) for m in models for q in quants]
+            ),
+            dims,
+            model=len(models),
+            quant=len(quants),
+        ),
+        _along(ledger.stack([roofline.machine_of(d) for d in devices]), dims, device=len(devices)),
+        _along(
+            ledger.stack([capacity.budget_of(d, wired_limit) for d in devices]),
+            dims,
+            device=len(devices),
+        ),
         coefficients.resolve(keys, "decode", table),
         coefficients.resolve(keys, "prefill", table),
         {name: _axis(value, dims) for name, value in work.arrays().items()},
     )
     priced = run(inputs)
     priced |= trust.intervals(priced, keys, table)
-    swept = {"model": not isinstance(model, Model), "device": not isinstance(device, Device),
-             "quant": not isinstance(quant, str)}
+    swept = {
+        "model": not isinstance(model, Model),
+        "device": not isinstance(device, Device),
+        "quant": not isinstance(quant, str),
+    }
     ds = _labelled(priced, coords).isel({dim: 0 for dim, many in swept.items() if not many})
     ds.attrs |= _inputs(models, devices, work, engine, build, wired_limit)
     _warn_beyond(models, work)
@@ -95,9 +116,13 @@ def run(inputs: tuple) -> dict[str, np.ndarray]:
 
 
 def _listed(given, kind: type, field: str) -> list:
-    items = [given] if isinstance(given, kind) else list(given) if isinstance(given, Sequence) else []
+    items = (
+        [given] if isinstance(given, kind) else list(given) if isinstance(given, Sequence) else []
+    )
     if not items or not all(isinstance(item, kind) for item in items):
-        raise SpecError(f"{field}: give a {kind.__name__} or a list of them, not {type(given).__name__}")
+        raise SpecError(
+            f"{field}: give a {kind.__name__} or a list of them, not {type(given).__name__}"
+        )
     return items
 
 
@@ -107,13 +132,11 @@ def _keys(models, devices, quants, engine: str, build: str, dims: tuple) -> dict
         ("quant", [coefficients.quant_keys(q) for q in quants]),
         ("model", [coefficients.model_keys(m) for m in models]),
     ]
-    return {name: _reshape(np.array([key[name] for key in keys], dtype=object), dims, {dim: len(keys)})
-            for dim, keys in pools for name in keys[0]}
-
-
-def _stack(tuples: list):
-    """Turn a list of NamedTuples of numbers into one NamedTuple of arrays (len,)."""
-    return type(tuples[0])(*(np.array(column, dtype=np.float64) for column in zip(*tuples, strict=True)))
+    return {
+        name: _reshape(np.array([key[name] for key in keys], dtype=object), dims, {dim: len(keys)})
+        for dim, keys in pools
+        for name in keys[0]
+    }
 
 
 def _along(arrays, dims: tuple, **sizes: int):
@@ -148,21 +171,30 @@ def _labelled(priced: dict[str, np.ndarray], coords: dict) -> xr.Dataset:
 
 def _varying(array: np.ndarray, dims: tuple, coords: dict) -> tuple[tuple, np.ndarray]:
     """Drop the axes along which a variable does not vary."""
-    constant = tuple(i for i, dim in enumerate(dims) if array.shape[i] == 1 and len(coords[dim]) > 1)
+    constant = tuple(
+        i for i, dim in enumerate(dims) if array.shape[i] == 1 and len(coords[dim]) > 1
+    )
     kept = tuple(dim for i, dim in enumerate(dims) if i not in constant)
     return kept, array.squeeze(constant)
 
 
-def _inputs(models, devices, work: Workload, engine: str, build: str, wired_limit: float | None) -> dict[str, str]:
+def _inputs(
+    models, devices, work: Workload, engine: str, build: str, wired_limit: float | None
+) -> dict[str, str]:
     """Return what was asked as text, so that a saved result can be explained and repeated."""
     specs = {
         "models": {m.name: _plain(m) for m in models},
-        "devices": {data.slug(d.name): _plain(d) for d in devices},
+        "devices": {device_names.slug(d.name): _plain(d) for d in devices},
         "work": {f.name: _plain_field(getattr(work, f.name)) for f in dataclasses.fields(work)},
         "wired_limit": wired_limit,
     }
-    return {"engine": engine, "build": build, "inputs": json.dumps(specs), "source": "datasets/coefficients.json",
-            "mechanism": "M01 M02 M03 M04 M22 M34 M46 M54 M55"}
+    return {
+        "engine": engine,
+        "build": build,
+        "inputs": json.dumps(specs),
+        "source": "datasets/coefficients.json",
+        "mechanism": "M01 M02 M03 M04 M22 M34 M46 M54 M55",
+    }
 
 
 def _plain(spec) -> dict:
@@ -179,5 +211,9 @@ def _warn_beyond(models, work: Workload) -> None:
     longest = float(np.max(np.asarray(work.arrays()["context"])))
     short = [m.name for m in models if 0 < m.max_context < longest]
     if short:
-        warnings.warn(f"context {longest:.0f} is beyond what {', '.join(short[:3])} was trained for "
-                      f"({min(m.max_context for m in models if m.max_context > 0):.0f} tokens)", BeyondContext, stacklevel=3)
+        warnings.warn(
+            f"context {longest:.0f} is beyond what {', '.join(short[:3])} was trained for "
+            f"({min(m.max_context for m in models if m.max_context > 0):.0f} tokens)",
+            BeyondContext,
+            stacklevel=3,
+        )

@@ -6,9 +6,9 @@ from typing import NamedTuple
 from workbench.errors import WorkbenchError
 from workbench.specs import engine as engines
 from workbench.specs import formats
+from workbench.specs.catalogue import resolve as resolve_model
 from workbench.specs.device import Device
 from workbench.specs.device import resolve as resolve_device
-from workbench.specs.catalogue import resolve as resolve_model
 from workbench.specs.model import Model
 from workbench.specs.workload import KV_TYPES
 from workbench.units import GiB
@@ -33,6 +33,8 @@ class Request(NamedTuple):
     kv_bits: float
     size: float  # byte: stated file size, NaN if not stated
     threads: float
+    flash: str  # "on", "off", or "" where the row does not say
+    host: str  # "slow" behind a single-board computer, else ""
     decode_tok_s: float
     prefill_tok_s: float
     source: str
@@ -48,7 +50,9 @@ def number(row: dict, field: str) -> float:
     try:
         return float(text) if text else math.nan
     except ValueError:
-        raise WorkbenchError(f"row {row.get('id', '?')}: {field} = {text[:40]!r} is not a number") from None
+        raise WorkbenchError(
+            f"row {row.get('id', '?')}: {field} = {text[:40]!r} is not a number"
+        ) from None
 
 
 def is_scored(row: dict) -> bool:
@@ -74,8 +78,19 @@ def best_threads(rows: list[dict]) -> list[dict]:
     return [row for _, row in best.values()]
 
 
-_SAME_RUN = ("device", "engine", "engine_version_or_build", "model", "quant", "context_depth_tokens", "prompt_tokens",
-             "gen_tokens", "kv_type", "flash_attn", "source")
+_SAME_RUN = (
+    "device",
+    "engine",
+    "engine_version_or_build",
+    "model",
+    "quant",
+    "context_depth_tokens",
+    "prompt_tokens",
+    "gen_tokens",
+    "kv_type",
+    "flash_attn",
+    "source",
+)
 
 
 def request(row: dict) -> Request:
@@ -88,23 +103,33 @@ def request(row: dict) -> Request:
     stated = number(row, "mem_bandwidth_GBps")
     cores = number(row, "gpu_cores")
     device = resolve_device(
-        row["device"], device_class=row.get("device_class"),
-        bandwidth=None if math.isnan(stated) else stated * 1e9, cores=None if math.isnan(cores) else cores,
+        row["device"],
+        device_class=row.get("device_class"),
+        bandwidth=None if math.isnan(stated) else stated * 1e9,
+        cores=None if math.isnan(cores) else cores,
     )
-    prompt, depth, generated = (number(row, f) for f in ("prompt_tokens", "context_depth_tokens", "gen_tokens"))
+    prompt, depth, generated = (
+        number(row, f) for f in ("prompt_tokens", "context_depth_tokens", "gen_tokens")
+    )
     before = depth if not math.isnan(depth) else 0.0 if math.isnan(prompt) else prompt
     kv = (row.get("kv_type") or "f16").lower()
     return Request(
-        id=row.get("id", ""), model=model, device=device,
+        id=row.get("id", ""),
+        model=model,
+        device=device,
         quant=formats.normalise(row.get("quant") or "4-bit (not stated)"),
-        engine=row["engine"], build=row.get("engine_version_or_build") or "",
+        engine=row["engine"],
+        build=row.get("engine_version_or_build") or "",
         prompt=512.0 if math.isnan(prompt) or prompt == 0 else prompt,
         context=before + (_GENERATED if math.isnan(generated) else generated) / 2,
         depth=0.0 if math.isnan(depth) else depth,
         kv_bits=KV_TYPES.get(kv, KV_TYPES["f16"]),
         size=number(row, "model_size_bytes_or_GiB") * GiB,
         threads=number(row, "threads"),
-        decode_tok_s=number(row, "decode_tok_s"), prefill_tok_s=number(row, "prefill_tok_s"),
+        flash={"0": "off", "1": "on"}.get((row.get("flash_attn") or "").strip()[:1], ""),
+        host="slow" if "GPU behind" in (row.get("note") or "") else "",
+        decode_tok_s=number(row, "decode_tok_s"),
+        prefill_tok_s=number(row, "prefill_tok_s"),
         source=row.get("source", ""),
     )
 

@@ -9,7 +9,9 @@ from workbench.hardware import coefficients
 LEVELS = ("measured", "calibrated", "prior", "outside range")
 
 
-def intervals(priced: dict[str, np.ndarray], keys: dict[str, np.ndarray], table: dict) -> dict[str, np.ndarray]:
+def intervals(
+    priced: dict[str, np.ndarray], keys: dict[str, np.ndarray], table: dict
+) -> dict[str, np.ndarray]:
     """Return `trust`, and the 80 % interval of decode and prefill speed from residuals of held-out rows.
 
     Args:
@@ -19,7 +21,9 @@ def intervals(priced: dict[str, np.ndarray], keys: dict[str, np.ndarray], table:
     """
     known = table["known"]
     seen_device = coefficients.look_up(known["device.backend"], "device.backend", keys) > 0
-    seen_class = coefficients.look_up(known["device_class.backend"], "device_class.backend", keys) > 0
+    seen_class = (
+        coefficients.look_up(known["device_class.backend"], "device_class.backend", keys) > 0
+    )
     level = np.where(seen_device, 0, np.where(seen_class, 1, 2))
     level = np.where(~priced["fits"] & (priced["weight_bytes"] > 0), 3, level)
     found = {"trust": np.array(LEVELS)[level]}
@@ -30,7 +34,9 @@ def intervals(priced: dict[str, np.ndarray], keys: dict[str, np.ndarray], table:
     return found
 
 
-def _quantile(residuals: dict, end: int, level: np.ndarray, keys: dict[str, np.ndarray]) -> np.ndarray:
+def _quantile(
+    residuals: dict, end: int, level: np.ndarray, keys: dict[str, np.ndarray]
+) -> np.ndarray:
     """Return measured/predicted at one end of the interval, by trust level and class of device."""
     ends = []
     for name in LEVELS:
