@@ -56,6 +56,21 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "device_clock": ("Hz", "boost clock"),
     "device_npu_ops": ("1/s", "NPU operations per second"),
     "device_power": ("W", "power limit"),
+    "used_bytes": ("byte", "KV cache bytes that hold tokens"),
+    "reserved_bytes": ("byte", "KV cache bytes held"),
+    "fragmentation": ("1", "share of the held bytes that holds nothing"),
+    "runs": ("1", "contiguous stretches read"),
+    "run_bytes": ("byte", "mean length of a contiguous stretch"),
+    "expert": ("1", "expert chosen"),
+    "expert_weight": ("1", "weight of the chosen expert"),
+    "k_used": ("1", "experts used by a token"),
+    "router_entropy": ("nat", "entropy of the router"),
+    "distinct_experts": ("1", "experts touched by a step"),
+    "load_share": ("1", "share of the routed tokens"),
+    "load_cv": ("1", "spread of the load over experts (CV)"),
+    "router_bias": ("1", "bias on the router's scores"),
+    "idle_experts": ("1", "experts without a token"),
+    "dropped": ("1", "share of the routed tokens dropped"),
 }
 
 #: coordinate -> (units, long_name)
@@ -78,6 +93,14 @@ COORDS: dict[str, tuple[str, str]] = {
     "kv_bits": ("bit", "bits per KV element"),
     "generate": ("token", "tokens to generate"),
     "row": ("1", "measured row"),
+    "sequence": ("1", "sequence"),
+    "reader": ("1", "who reads"),
+    "token": ("token", "token"),
+    "layer": ("1", "layer"),
+    "rank": ("1", "rank of the expert, best first"),
+    "expert_id": ("1", "expert"),
+    "step": ("1", "training step"),
+    "policy": ("1", "what moves the bias"),
 }
 
 
@@ -99,7 +122,9 @@ def dataset(variables: dict, coords: dict | None = None, **attrs) -> xr.Dataset:
                 units, long_name = registered[name]
                 ds[name].attrs = {"units": units, "long_name": long_name}
             elif "units" not in ds[name].attrs or "long_name" not in ds[name].attrs:
-                raise KeyError(f"{name!r} has no units or long_name: add it to results.VARIABLES or COORDS")
+                raise KeyError(
+                    f"{name!r} has no units or long_name: add it to results.VARIABLES or COORDS"
+                )
     ds.attrs = {"version": _version(), **attrs}
     return ds
 

@@ -9,6 +9,7 @@ the same loop (Milakov & Gimelshein, arXiv 1805.02867; FlashAttention, arXiv 220
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -66,11 +67,19 @@ class Rules:
         return self.across or self.accumulator
 
 
-#: Hands out block i of a cache: keys and values, each (kv_heads, block, head_dim).
-Fetch = Callable[[Array], tuple[Array, Array]]
+PLAIN = Rules()
 
 
-def prefill(q, k, v, *, start=0, length=None, sinks=None, rules: Rules = Rules()) -> Array:
+class Blocks(NamedTuple):
+    """A cache as the loop sees it: tokens in blocks, whatever they look like in memory."""
+
+    fetch: Callable[[Array], tuple[Array, Array]]  # first token -> k, v (kv_heads, block, head_dim)
+    block: int  # tokens per fetch, at most `capacity`
+    capacity: int  # tokens
+    kv_heads: int
+
+
+def prefill(q, k, v, *, start=0, length=None, sinks=None, rules: Rules = PLAIN) -> Array:
     """Attend from consecutive query tokens to a head-major cache.
 
     Args:
@@ -93,7 +102,7 @@ def prefill(q, k, v, *, start=0, length=None, sinks=None, rules: Rules = Rules()
     return _prefill(q, k, v, jnp.int32(start), jnp.int32(length), sinks, rules)
 
 
-def decode(q, k, v, *, length, sinks=None, rules: Rules = Rules()) -> Array:
+def decode(q, k, v, *, length, sinks=None, rules: Rules = PLAIN) -> Array:
     """Attend from the newest token, whose own key and value are the last in the cache.
 
     Args:
@@ -143,45 +152,43 @@ def check_length(start, length, capacity: int) -> None:
 
 @partial(jax.jit, static_argnames="rules")
 def _prefill(q, k, v, start, length, sinks, rules: Rules) -> Array:
-    block = min(rules.block, k.shape[1])
-    k, v = (_whole_blocks(x, block) for x in (k, v))
+    kv_heads, capacity, _ = k.shape
+    block = min(rules.block, capacity)
 
-    def fetch(i):
-        if k.shape[1] == block:  # one block is the cache itself: no copy
+    def fetch(first):
+        if block == capacity:  # the cache itself: no copy
             return k, v
-        return tuple(lax.dynamic_slice_in_dim(x, i * block, block, axis=1) for x in (k, v))
+        return tuple(lax.dynamic_slice_in_dim(x, first, block, axis=1) for x in (k, v))
 
-    return attend(q, fetch, block, start, length, sinks, k.shape[0], rules)
-
-
-def _whole_blocks(x: Array, block: int) -> Array:
-    spare = -x.shape[1] % block
-    return jnp.pad(x, ((0, 0), (0, spare), (0, 0))) if spare else x
+    return attend(q, Blocks(fetch, block, capacity, kv_heads), start, length, sinks, rules)
 
 
-def attend(q, fetch: Fetch, block: int, start, length, sinks, kv_heads: int, rules: Rules) -> Array:
+def attend(q, blocks: Blocks, start, length, sinks, rules: Rules) -> Array:
     """Run the online softmax over the blocks that the queries can see: the loop under every cache.
 
     Args:
         q: (tokens, heads, head_dim).
-        fetch: hands out block i.
-        block: tokens per block that `fetch` hands out.
+        blocks: the cache.
         start: () int32, position of the first query.
         length: () int32, filled tokens.
         sinks: (heads,) or None.
-        kv_heads: KV heads.
         rules: mask, cap and accumulator.
 
     Returns:
         (tokens, heads, head_dim) in the dtype of `q`. Time follows the blocks seen, not the capacity.
     """
     S, H, D = q.shape
-    rows = q.reshape(S, kv_heads, H // kv_heads, D).transpose(1, 2, 0, 3)  # (G, R, S, D)
+    block, last_first = blocks.block, blocks.capacity - blocks.block
+    rows = q.reshape(S, blocks.kv_heads, -1, D).transpose(1, 2, 0, 3)  # (G, R, S, D)
     rows = rows.astype(jnp.float32) * (rules.scale or D**-0.5)
 
     def step(i, state):
-        k, v = fetch(i)
-        seen = _seen(i * block, block, start, S, length, rules)
+        first = jnp.minimum(
+            i * block, last_first
+        )  # the last block may reach back into its neighbour
+        k, v = blocks.fetch(first)
+        key = first + jnp.arange(block, dtype=jnp.int32)
+        seen = _seen(key, start, S, length, rules) & (key >= i * block)
         return merge(state, _block(rows, k, v, seen, rules))
 
     first, last = _blocks_seen(block, start, S, length, rules)
@@ -197,11 +204,10 @@ def _blocks_seen(block: int, start, tokens: int, length, rules: Rules):
     return oldest // block, -(-end // block)
 
 
-def _seen(first, block: int, start, tokens: int, length, rules: Rules) -> Array:
+def _seen(key, start, tokens: int, length, rules: Rules) -> Array:
     """Return (tokens, block): which keys of the block each query sees."""
-    key = first + jnp.arange(block, dtype=jnp.int32)
     query = (start + jnp.arange(tokens, dtype=jnp.int32))[:, None]
-    seen = jnp.broadcast_to(key < length, (tokens, block))
+    seen = jnp.broadcast_to(key < length, (tokens, key.size))
     if rules.causal:
         seen &= key <= query
     return seen & (query - key < rules.window) if rules.window else seen
