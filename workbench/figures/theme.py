@@ -40,6 +40,9 @@ _AXIS = {
     "ticks": "outside",
     "ticklen": 6,
     "tickcolor": "rgba(0,0,0,0)",
+    # measuring every label for rotation and overflow is a seventh of a redraw
+    "tickangle": 0,
+    "ticklabeloverflow": "allow",
 }
 TEMPLATE = go.layout.Template(
     layout={
