@@ -5,8 +5,9 @@
 
 `matmul` chooses by the static number of tokens: one token runs `decode`, which streams the packed
 bytes once; more run `prefill`, which dequantises one block of rows at a time into the cache and
-hands it to the matrix unit. Inside a larger `jax.jit` it is inlined; pass that jit
-`compiler_options=COMPILER_OPTIONS`, which are what XLA needs to keep each kernel one loop.
+hands it to the matrix unit. Inside a larger `jax.jit` it is inlined, and that jit must be
+given `compiler_options=COMPILER_OPTIONS`: without them decode is several times slower, because
+XLA's kernel library takes the loop apart.
 
 Decode needs no shifts. With slots e0, e1, … of w bits in a byte b, the low bits
 m_j = b mod 2^(w(j+1)) telescope: e_j = (m_j - m_(j-1)) / 2^(wj), so
@@ -20,12 +21,14 @@ are bfloat16 in prefill of quantised types.
 
 import functools
 import operator
+from collections.abc import Iterator
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
-from workbench.engine.matmul_pack import LANES, LAYOUTS, Layout, Packed, pack
+from workbench.engine.matmul_pack import LAYOUTS, Layout, Packed, pack
+from workbench.errors import SpecError
 
 __all__ = ["COMPILER_OPTIONS", "Packed", "matmul", "pack"]
 
@@ -35,16 +38,24 @@ COMPILER_OPTIONS = {
     "xla_cpu_prefer_vector_width": 512,
 }
 
-#: A tile of dequantised weights stays in a core's second-level cache, with room for the rest.
-TILE_BYTES = 2**20
 
-
-@functools.partial(jax.jit, compiler_options=COMPILER_OPTIONS)
 def matmul(packed: Packed, x: jax.Array) -> jax.Array:
-    """Return x Wᵀ (tokens, out) float32 of activations x (tokens, in) float32 and packed weights."""
-    if x.shape[0] == 1:
-        return decode(packed, x[0])[None]
-    return prefill(packed, x)
+    """Return x Wᵀ (tokens, out) float32 of activations x (tokens, in) float32 and packed weights.
+
+    Raises:
+        SpecError: x is not (tokens, in) with at least one token.
+    """
+    if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] != packed.shape[1]:
+        raise SpecError(f"activations {x.shape} do not meet weights {packed.shape}: (tokens, in)")
+    # JAX takes compiler options for the outermost jit only
+    return _product(packed, x) if isinstance(x, jax.core.Tracer) else _compiled(packed, x)
+
+
+def _product(packed: Packed, x: jax.Array) -> jax.Array:
+    return decode(packed, x[0])[None] if x.shape[0] == 1 else prefill(packed, x)
+
+
+_compiled = jax.jit(_product, compiler_options=COMPILER_OPTIONS)
 
 
 def decode(packed: Packed, x: jax.Array) -> jax.Array:
@@ -58,14 +69,14 @@ def decode(packed: Packed, x: jax.Array) -> jax.Array:
 
 
 def _decode_floats(packed: Packed, x: jax.Array) -> jax.Array:
-    """Return partial sums (row blocks, chunks, LANES)."""
+    """Return partial sums (row blocks, chunks, lanes)."""
     (weights,) = packed.planes
     x = x.reshape(weights.shape[1], -1, 1)
     return sum(weights[:, :, i].astype(jnp.float32) * x[:, i] for i in range(weights.shape[2]))
 
 
 def _decode_codes(packed: Packed, layout: Layout, x: jax.Array) -> jax.Array:
-    """Return partial sums (row blocks, chunks, LANES)."""
+    """Return partial sums (row blocks, chunks, lanes)."""
     groups = x.reshape(packed.planes[0].shape[1], -1, layout.group)
     sums = groups.sum(-1)[..., None]
     coefficients = _coefficients(layout, groups)
@@ -87,11 +98,11 @@ def _scales(packed: Packed) -> list:
 def _by_chunk(field: jax.Array | None, chunks: int) -> jax.Array | None:
     if field is None:
         return None
-    return field.reshape(field.shape[0], chunks, -1, LANES)
+    return field.reshape(field.shape[0], chunks, -1, field.shape[-1])
 
 
 def _group_scale(scale, sub, g: int):
-    """Return scale·sub (row blocks, chunks, LANES) of group g in each chunk, or None."""
+    """Return scale·sub (row blocks, chunks, lanes) of group g in each chunk, or None."""
     if scale is None:
         return None
     if sub is None:
@@ -114,7 +125,7 @@ def _coefficients(layout: Layout, groups: jax.Array) -> list[jax.Array]:
 
 
 def _group_dot(planes, layout: Layout, coefficients, g: int) -> jax.Array:
-    """Return Σ code·x over group g of each chunk: (row blocks, chunks, LANES)."""
+    """Return Σ code·x over group g of each chunk: (row blocks, chunks, lanes)."""
     chains = []  # one sum a slot: a single chain would wait for each addition before the next
     for plane, bits, factor in zip(planes, layout.planes, coefficients, strict=True):
         size = factor.shape[3]
@@ -131,55 +142,67 @@ def _low(byte: jax.Array, bits: int) -> jax.Array:
 
 
 def prefill(packed: Packed, x: jax.Array) -> jax.Array:
-    """Return x Wᵀ (tokens, out) of x (tokens, in): one tile of rows dequantised at a time."""
+    """Return x Wᵀ (tokens, out) of x (tokens, in): one block of rows dequantised at a time."""
+    layout = LAYOUTS.get(packed.tensor_type)
     dtype = jnp.float32 if packed.tensor_type in ("F16", "F32") else jnp.bfloat16
-    x = x.astype(dtype)
+    xs = _by_slot(layout, x.astype(dtype))
 
-    def step(_, part: Packed):
-        tile = _tile(part).astype(dtype)
-        return None, lax.dot(x, tile, preferred_element_type=jnp.float32)
+    def step(_, block: Packed):
+        tiles = _code_tiles(block, layout) if layout else _float_tiles(block)
+        dots = (
+            lax.dot(xs[:, q], tile.astype(dtype), preferred_element_type=jnp.float32)
+            for q, tile in enumerate(tiles)
+        )
+        return None, functools.reduce(operator.add, dots)
 
-    blocks = _blocks_per_tile(packed)
-    tiles = jax.tree.map(lambda leaf: leaf.reshape(-1, blocks, *leaf.shape[1:]), packed)
-    _, columns = lax.scan(step, None, tiles)
+    _, columns = lax.scan(step, None, packed)
     return jnp.moveaxis(columns, 0, 1).reshape(x.shape[0], -1)[:, : packed.shape[0]]
 
 
-def _blocks_per_tile(packed: Packed) -> int:
-    """Return how many row blocks make the largest tile that a core's cache holds."""
-    blocks = packed.planes[0].shape[0]
-    limit = max(1, TILE_BYTES // (2 * packed.shape[1] * LANES))
-    return max(n for n in range(1, min(blocks, limit) + 1) if blocks % n == 0)
+def _by_slot(layout: Layout | None, x: jax.Array) -> jax.Array:
+    """Return x as (tokens, slots, in/slots): what meets slot q of every byte of the finest plane."""
+    if layout is None:
+        return x[:, None]
+    groups = x.reshape(x.shape[0], -1, layout.slots, layout.group // layout.slots)
+    return jnp.moveaxis(groups, 2, 1).reshape(x.shape[0], layout.slots, -1)
 
 
-def _tile(part: Packed) -> jax.Array:
-    """Return the weights of a few row blocks as (in, rows), not yet rounded."""
-    layout = LAYOUTS.get(part.tensor_type)
-    weights = _tile_codes(part, layout) if layout else part.planes[0]
-    weights = weights.reshape(len(weights), -1, LANES)
-    return jnp.moveaxis(weights, 0, 1).reshape(weights.shape[1], -1)
+def _float_tiles(block: Packed) -> Iterator[jax.Array]:
+    """Yield the weights of a row block as (in, lanes)."""
+    yield block.planes[0].reshape(block.shape[1], -1)
 
 
-def _tile_codes(part: Packed, layout: Layout) -> jax.Array:
-    """Return the weights (blocks, groups, group, LANES) float32."""
-    codes, shift = None, 0
-    for plane, bits in zip(part.planes, layout.planes, strict=True):
+def _code_tiles(block: Packed, layout: Layout) -> Iterator[jax.Array]:
+    """Yield, a slot each, the weights of a row block as (in/slots, lanes), not yet rounded.
+
+    Putting the slots together first would write the tile twice; the sum of their dots is free.
+    """
+    groups = block.shape[1] // layout.group
+    planes = [plane.reshape(groups, -1, plane.shape[-1]) for plane in block.planes]
+    scale = _per_group(block.scale, block.sub, groups)
+    floor = _per_group(block.floor, block.subfloor, groups)
+    for slot in range(layout.slots):
+        values = _slot_codes(planes, layout, slot) - layout.offset
+        weights = values * scale if floor is None else values * scale + floor
+        yield weights.reshape(-1, weights.shape[-1])
+
+
+def _slot_codes(planes, layout: Layout, slot: int) -> jax.Array:
+    """Return the codes (groups, group/slots, lanes) float32 that share a slot in the finest plane."""
+    size, codes, shift = layout.group // layout.slots, None, 0
+    for plane, bits in zip(planes, layout.planes, strict=True):
+        place, start = divmod(slot * size, layout.group * bits // 8)
+        code = plane[:, start : start + size]
         if bits < 8:
-            plane = plane.reshape(len(plane), -1, 1, layout.group * bits // 8, LANES)
-            shifts = jnp.arange(0, 8, bits, dtype=jnp.uint8)[:, None, None]
-            plane = ((plane >> shifts) & jnp.uint8(2**bits - 1)) << jnp.uint8(shift)
-        plane = plane.reshape(len(plane), -1, layout.group, LANES)
-        codes = plane if codes is None else codes | plane
+            code = (code >> jnp.uint8(bits * place)) & jnp.uint8(2**bits - 1)
+        codes = code if codes is None else codes | code << jnp.uint8(shift)
         shift += bits
-    values = codes.astype(jnp.float32) - layout.offset
-    scale = _per_group(part.scale, part.sub, codes.shape[1])
-    floor = _per_group(part.floor, part.subfloor, codes.shape[1])
-    return values * scale if floor is None else values * scale + floor
+    return codes.astype(jnp.float32)
 
 
 def _per_group(scale, sub, groups: int):
-    """Return scale·sub (blocks, groups, 1, LANES), or None."""
+    """Return scale·sub (groups, 1, lanes), or None."""
     if scale is None:
         return None
-    scale = jnp.repeat(scale, groups // scale.shape[1], axis=1).astype(jnp.float32)
-    return (scale if sub is None else scale * sub.astype(jnp.float32))[:, :, None]
+    scale = jnp.repeat(scale, groups // scale.shape[0], axis=0).astype(jnp.float32)
+    return (scale if sub is None else scale * sub.astype(jnp.float32))[:, None]

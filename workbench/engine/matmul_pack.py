@@ -1,7 +1,7 @@
 """Weights repacked once at load: rows side by side in vector lanes, codes as bit planes, scales apart.
 
 A GGUF row stores one output's weights one after the other, so a vector register would hold weights
-that must be summed. Here a register holds the same weight of `LANES` rows: no sum across lanes, and
+that must be summed. Here a register holds the same weight of many rows: no sum across lanes, and
 one broadcast activation serves them all. Codes of 5 and 6 bits are split into planes of 4 and 1 or 2
 bits, because a byte that holds whole slots is taken apart with masks alone (see matmul.py).
 Block layouts: ggml/src/ggml-common.h and ggml-quants.c of llama.cpp.
@@ -17,8 +17,9 @@ import numpy as np
 
 from workbench.errors import SpecError
 
-LANES = 16  # one 512-bit register of float32, two of 256 bits, four of 128
-_ROWS_AT_ONCE = 256 * LANES  # what unpacking to one byte a weight may hold beside the result
+#: Rows side by side, widest first: wide tiles feed the matrix unit, few padded rows cost little.
+LANES = (256, 128, 64, 32, 16)
+_ROWS_AT_ONCE = 4096  # what unpacking to one byte a weight may hold beside the result
 
 
 class Layout(NamedTuple):
@@ -29,6 +30,11 @@ class Layout(NamedTuple):
     group: int  # weights that share `sub` and `subfloor`
     planes: tuple[int, ...]  # bits of a code, lowest first: 6 bits are (4, 2)
     offset: int = 0
+
+    @property
+    def slots(self) -> int:
+        """Codes that share a byte of the finest plane."""
+        return 8 // min(self.planes)
 
 
 LAYOUTS = {
@@ -52,11 +58,12 @@ FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 )
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """A weight matrix (out, in) in the layout of the kernels; R = ceil(out / LANES) row blocks.
+    """A weight matrix (out, in) in the layout of the kernels: R blocks of `lanes` rows.
 
-    `planes` are uint8 (R, in/chunk, bytes, LANES), one array a plane (int8 for 8 bits), or one
-    array of floats (R, in/chunk, chunk, LANES). `scale` and `floor` are float16
-    (R, in/min(block, chunk), LANES), `sub` and `subfloor` 8-bit integers (R, in/group, LANES); what a type lacks is None.
+    `planes` are uint8 (R, in/chunk, bytes, lanes), one array a plane (int8 for 8 bits), or one
+    array of floats (R, in/chunk, chunk, lanes). `scale` and `floor` are float16
+    (R, in/min(block, chunk), lanes), `sub` and `subfloor` 8-bit integers (R, in/group, lanes); what
+    a type lacks is None.
     """
 
     planes: tuple[jax.Array, ...]
@@ -89,25 +96,30 @@ def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, int]) -> P
     Raises:
         SpecError: a type without a kernel, or bytes and blocks that contradict the shape.
     """
-    rows = _rows(tensor_type, raw, shape)
-    blocks = _row_blocks(shape[0])
-    parts: list[np.ndarray] | None = None
+    rows, lanes = _rows(tensor_type, raw, shape), _lanes(shape[0])
+    arrays: list[np.ndarray | None] | None = None
     for start in range(0, shape[0], _ROWS_AT_ONCE):
         fields = _fields(tensor_type, rows[start : start + _ROWS_AT_ONCE], shape[1])
-        fields = [None if f is None else _into_lanes(f) for f in fields]
-        if parts is None:
-            parts = [None if f is None else np.zeros((blocks, *f.shape[1:]), f.dtype) for f in fields]
-        for part, field in zip(parts, fields, strict=True):
-            if part is not None:
-                part[start // LANES : start // LANES + len(field)] = field
-    arrays = [None if p is None else jax.numpy.asarray(p) for p in parts]
-    return Packed(tuple(arrays[:-4]), *arrays[-4:], tensor_type, tuple(shape))
+        arrays = arrays or [_empty(field, shape[0], lanes) for field in fields]
+        for array, field in zip(arrays, fields, strict=True):
+            if array is not None:
+                part = _into_lanes(field, lanes)
+                array[start // lanes : start // lanes + len(part)] = part
+    held = [None if array is None else jax.numpy.asarray(array) for array in arrays]
+    return Packed(tuple(held[:-4]), *held[-4:], tensor_type, tuple(shape))
 
 
-def _row_blocks(outputs: int) -> int:
-    """Return the row blocks of `outputs`; large counts divide by 8, so that prefill finds tiles."""
-    blocks = -(-outputs // LANES)
-    return blocks if blocks < 64 else -(-blocks // 8) * 8
+def _lanes(outputs: int) -> int:
+    """Return the widest block that adds at most 2 % of empty rows."""
+    fits = (lanes for lanes in LANES if -outputs % lanes <= 0.02 * outputs)
+    return next(fits, LANES[-1])
+
+
+def _empty(field: np.ndarray | None, outputs: int, lanes: int) -> np.ndarray | None:
+    """Return zeros (row blocks, ..., lanes) to take the `field` of all rows."""
+    if field is None:
+        return None
+    return np.zeros((-(-outputs // lanes), *field.shape[1:], lanes), field.dtype)
 
 
 def _rows(tensor_type: str, raw, shape: tuple[int, int]) -> np.ndarray:
@@ -115,15 +127,21 @@ def _rows(tensor_type: str, raw, shape: tuple[int, int]) -> np.ndarray:
     outputs, inputs = shape
     if tensor_type not in LAYOUTS and tensor_type not in FLOATS:
         known = ", ".join([*FLOATS, *LAYOUTS])
-        raise SpecError(f"tensor type {tensor_type[:40]!r} has no matmul kernel; these have: {known}")
+        raise SpecError(
+            f"tensor type {tensor_type[:40]!r} has no matmul kernel; these have: {known}"
+        )
     layout = LAYOUTS.get(tensor_type)
     block, size = (layout.block, layout.nbytes) if layout else (1, FLOATS[tensor_type](0).itemsize)
     if outputs < 1 or inputs < 1 or inputs % block:
         raise SpecError(f"shape {shape}: {tensor_type} needs rows of a multiple of {block} weights")
-    data = np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw.reshape(-1).view(np.uint8)
+    data = (
+        np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw.reshape(-1).view(np.uint8)
+    )
     if data.size != outputs * (inputs // block) * size:
         expected = outputs * (inputs // block) * size
-        raise SpecError(f"{tensor_type} {shape}: {data.size} bytes given, {expected} make the tensor")
+        raise SpecError(
+            f"{tensor_type} {shape}: {data.size} bytes given, {expected} make the tensor"
+        )
     return data.reshape(outputs, -1)
 
 
@@ -157,12 +175,12 @@ def _plane(codes: np.ndarray, bits: int) -> np.ndarray:
     return np.bitwise_or.reduce(slots << shifts, axis=-2)
 
 
-def _into_lanes(field: np.ndarray) -> np.ndarray:
-    """Return (rows, ...) as (row blocks, ..., LANES), the last block filled up with zeros."""
-    missing = -len(field) % LANES
+def _into_lanes(field: np.ndarray, lanes: int) -> np.ndarray:
+    """Return (rows, ...) as (row blocks, ..., lanes), the last block filled up with zeros."""
+    missing = -len(field) % lanes
     if missing:
         field = np.concatenate([field, np.zeros((missing, *field.shape[1:]), field.dtype)])
-    return np.moveaxis(field.reshape(-1, LANES, *field.shape[1:]), 1, -1)
+    return np.moveaxis(field.reshape(-1, lanes, *field.shape[1:]), 1, -1)
 
 
 def _f16(blocks: np.ndarray, at: int) -> np.ndarray:
