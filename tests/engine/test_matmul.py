@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.engine.matmul import COMPILER_OPTIONS, matmul, pack
+from workbench.engine.matmul import COMPILER_OPTIONS, matmul, pack, rows
 from workbench.engine.matmul_pack import FLOATS, LAYOUTS
 from workbench.errors import SpecError
 
@@ -91,7 +91,7 @@ def test_inlines_into_a_larger_jit():
     [
         ("IQ1_S", (2, 256), "no matmul kernel; these have: F32, F16"),
         ("Q4_K", (2, 128), "multiple of 256"),
-        ("Q4_0", (0, 32), "multiple of 32"),
+        ("Q4_0", (0, 32), "all above 0"),
         ("Q4_0", (3, 32), "36 bytes given, 54 make the tensor"),
     ],
 )
@@ -111,3 +111,29 @@ def test_refuses_activations_of_another_width():
     packed = pack("Q8_0", random_tensor("Q8_0", (2, 32)), (2, 32))
     with pytest.raises(SpecError, match="do not meet weights"):
         matmul(packed, jnp.ones((1, 64), jnp.float32))
+
+
+@pytest.mark.parametrize("tensor_type", ["Q4_0", "Q5_1", "Q6_K", "Q8_0", "BF16"])
+def test_rows_are_what_gguf_dequantises(tensor_type):
+    raw = random_tensor(tensor_type, (300, 512))
+    weights = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[tensor_type])
+    chosen = np.array([299, 0, 17, 17])
+    found = rows(pack(tensor_type, raw, (300, 512)), jnp.asarray(chosen))
+    np.testing.assert_allclose(found, weights[chosen], rtol=1e-6)
+
+
+@pytest.mark.parametrize("tensor_type", ["Q4_0", "Q4_K", "F16"])
+@pytest.mark.parametrize("tokens", [1, 3])
+def test_an_expert_is_the_matrix_it_would_be_alone(tensor_type, tokens):
+    raw = np.stack([random_tensor(tensor_type, (32, 256), seed) for seed in range(3)])
+    experts = pack(tensor_type, raw, (3, 32, 256))
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((tokens, 256)), jnp.float32)
+    for i in range(3):
+        alone = matmul(pack(tensor_type, raw[i], (32, 256)), x)
+        np.testing.assert_allclose(matmul(experts, x, jnp.int32(i)), alone, rtol=1e-4, atol=1e-4)
+
+
+def test_refuses_an_expert_of_a_plain_matrix():
+    packed = pack("Q8_0", random_tensor("Q8_0", (2, 32)), (2, 32))
+    with pytest.raises(SpecError, match="packed experts"):
+        matmul(packed, jnp.ones((1, 32), jnp.float32), jnp.int32(0))

@@ -2,6 +2,9 @@
 
     packed = pack("Q4_K", raw_bytes, (out, in))      # once, at load
     y = matmul(packed, x)                            # x (tokens, in) -> y (tokens, out), float32
+    e = rows(packed, token_ids)                      # (tokens, in): the embedding of a tied model
+    experts = pack("Q4_K", raw_bytes, (experts, out, in))
+    y = matmul(experts, x, expert=i)                 # reads the bytes of expert i only
 
 `matmul` chooses by the static number of tokens: one token runs `decode`, which streams the packed
 bytes once; more run `prefill`, which dequantises one block of rows at a time into the cache and
@@ -30,7 +33,7 @@ from jax import lax
 from workbench.engine.matmul_pack import LAYOUTS, Layout, Packed, pack
 from workbench.errors import SpecError
 
-__all__ = ["COMPILER_OPTIONS", "Packed", "matmul", "pack"]
+__all__ = ["COMPILER_OPTIONS", "Packed", "matmul", "pack", "rows"]
 
 #: Only dots go to XLA's kernel library: its reductions would swallow the decode loop in pieces.
 COMPILER_OPTIONS = {
@@ -39,76 +42,104 @@ COMPILER_OPTIONS = {
 }
 
 
-def matmul(packed: Packed, x: jax.Array) -> jax.Array:
+def matmul(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax.Array:
     """Return x Wᵀ (tokens, out) float32 of activations x (tokens, in) float32 and packed weights.
 
+    Args:
+        packed: the weights.
+        x: (tokens, in) float32.
+        expert: which of the packed experts, a scalar integer; only its bytes are read.
+
     Raises:
-        SpecError: x is not (tokens, in) with at least one token.
+        SpecError: x is not (tokens, in) with at least one token, or `expert` is missing or too much.
     """
     if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] != packed.shape[1]:
         raise SpecError(f"activations {x.shape} do not meet weights {packed.shape}: (tokens, in)")
+    if (packed.planes[0].ndim == 5) != (expert is not None):
+        raise SpecError("`expert` chooses among packed experts: give it for those and only those")
     # JAX takes compiler options for the outermost jit only
-    return _product(packed, x) if isinstance(x, jax.core.Tracer) else _compiled(packed, x)
+    run = _product if isinstance(x, jax.core.Tracer) else _compiled
+    return run(packed, x, expert)
 
 
-def _product(packed: Packed, x: jax.Array) -> jax.Array:
-    return decode(packed, x[0])[None] if x.shape[0] == 1 else prefill(packed, x)
+def _product(packed: Packed, x: jax.Array, expert: jax.Array | None) -> jax.Array:
+    if x.shape[0] == 1:
+        return decode(packed, x[0], expert)[None]
+    return prefill(packed, x, expert)
 
 
 _compiled = jax.jit(_product, compiler_options=COMPILER_OPTIONS)
 
 
-def decode(packed: Packed, x: jax.Array) -> jax.Array:
+@jax.jit
+def rows(packed: Packed, indices: jax.Array) -> jax.Array:
+    """Return rows (tokens, in) float32 of packed weights, as an embedding needs them.
+
+    Args:
+        packed: the weights (out, in).
+        indices: (tokens,) integers below out.
+    """
+    lanes = packed.planes[0].shape[-1]
+    block, lane = jnp.divmod(indices, lanes)
+    chosen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[block, ..., lane], 0, -1), packed)
+    layout = LAYOUTS.get(packed.tensor_type)
+    if layout is None:
+        return next(_float_tiles(chosen)).astype(jnp.float32).T
+    tiles = jnp.stack(list(_code_tiles(chosen, layout)))
+    groups = tiles.reshape(layout.slots, -1, layout.group // layout.slots, len(indices))
+    return groups.transpose(3, 1, 0, 2).reshape(len(indices), -1)
+
+
+def decode(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax.Array:
     """Return W x (out,) of one token's activations x (in,): a stream over the packed bytes."""
     layout = LAYOUTS.get(packed.tensor_type)
-    partial = _decode_codes(packed, layout, x) if layout else _decode_floats(packed, x)
+    at = functools.partial(_at, expert=expert)
+    partial = _decode_codes(packed, layout, x, at) if layout else _decode_floats(packed, x, at)
     # Not partial.sum(1): XLA would fuse that into the loop, which then no longer runs along lanes.
     window = (1, partial.shape[1], 1)
     y = lax.reduce_window(partial, jnp.float32(0), lax.add, window, window, "valid")
     return y.reshape(-1)[: packed.shape[0]]
 
 
-def _decode_floats(packed: Packed, x: jax.Array) -> jax.Array:
+def _at(leaf: jax.Array, index: int, expert: jax.Array | None) -> jax.Array:
+    """Return value `index` of each chunk (row blocks, chunks, lanes), of one expert if there are.
+
+    Cut straight out of the whole array: an expert cut out first would be copied.
+    """
+    if expert is None:
+        return leaf[:, :, index]
+    _, blocks, chunks, _, lanes = leaf.shape
+    cut = lax.dynamic_slice(leaf, (expert, 0, 0, index, 0), (1, blocks, chunks, 1, lanes))
+    return cut.reshape(blocks, chunks, lanes)
+
+
+def _decode_floats(packed: Packed, x: jax.Array, at) -> jax.Array:
     """Return partial sums (row blocks, chunks, lanes)."""
     (weights,) = packed.planes
-    x = x.reshape(weights.shape[1], -1, 1)
-    return sum(weights[:, :, i].astype(jnp.float32) * x[:, i] for i in range(weights.shape[2]))
+    x = x.reshape(weights.shape[-3], -1, 1)
+    terms = (at(weights, i).astype(jnp.float32) * x[:, i] for i in range(weights.shape[-2]))
+    return functools.reduce(operator.add, terms)
 
 
-def _decode_codes(packed: Packed, layout: Layout, x: jax.Array) -> jax.Array:
+def _decode_codes(packed: Packed, layout: Layout, x: jax.Array, at) -> jax.Array:
     """Return partial sums (row blocks, chunks, lanes)."""
-    groups = x.reshape(packed.planes[0].shape[1], -1, layout.group)
+    groups = x.reshape(packed.planes[0].shape[-3], -1, layout.group)
     sums = groups.sum(-1)[..., None]
     coefficients = _coefficients(layout, groups)
-    per_chunk = [_by_chunk(f, groups.shape[0]) for f in _scales(packed)]
     total = 0.0
     for g in range(groups.shape[1]):
-        dot = _group_dot(packed.planes, layout, coefficients, g) - layout.offset * sums[:, g]
-        scale, floor = (_group_scale(*pair, g) for pair in (per_chunk[:2], per_chunk[2:]))
-        total = total + scale * dot
-        if floor is not None:
-            total = total + floor * sums[:, g]
+        dot = _group_dot(packed.planes, layout, coefficients, g, at) - layout.offset * sums[:, g]
+        share = g / groups.shape[1]
+        total = total + _scale_at(packed.scale, packed.sub, share, at) * dot
+        if packed.floor is not None:
+            total = total + _scale_at(packed.floor, packed.subfloor, share, at) * sums[:, g]
     return total
 
 
-def _scales(packed: Packed) -> list:
-    return [packed.scale, packed.sub, packed.floor, packed.subfloor]
-
-
-def _by_chunk(field: jax.Array | None, chunks: int) -> jax.Array | None:
-    if field is None:
-        return None
-    return field.reshape(field.shape[0], chunks, -1, field.shape[-1])
-
-
-def _group_scale(scale, sub, g: int):
-    """Return scale·sub (row blocks, chunks, lanes) of group g in each chunk, or None."""
-    if scale is None:
-        return None
-    if sub is None:
-        return scale[:, :, g].astype(jnp.float32)
-    block = g * scale.shape[2] // sub.shape[2]
-    return scale[:, :, block].astype(jnp.float32) * sub[:, :, g].astype(jnp.float32)
+def _scale_at(scale: jax.Array, sub: jax.Array | None, share: float, at) -> jax.Array:
+    """Return scale·sub (row blocks, chunks, lanes) of the group that starts at `share` of a chunk."""
+    scale = at(scale, int(share * scale.shape[-2])).astype(jnp.float32)
+    return scale if sub is None else scale * at(sub, int(share * sub.shape[-2])).astype(jnp.float32)
 
 
 def _coefficients(layout: Layout, groups: jax.Array) -> list[jax.Array]:
@@ -124,13 +155,13 @@ def _coefficients(layout: Layout, groups: jax.Array) -> list[jax.Array]:
     return result
 
 
-def _group_dot(planes, layout: Layout, coefficients, g: int) -> jax.Array:
+def _group_dot(planes, layout: Layout, coefficients, g: int, at) -> jax.Array:
     """Return Σ code·x over group g of each chunk: (row blocks, chunks, lanes)."""
     chains = []  # one sum a slot: a single chain would wait for each addition before the next
     for plane, bits, factor in zip(planes, layout.planes, coefficients, strict=True):
         size = factor.shape[3]
         for j in range(8 // bits):
-            low = (_low(plane[:, :, g * size + i], bits * (j + 1)) for i in range(size))
+            low = (_low(at(plane, g * size + i), bits * (j + 1)) for i in range(size))
             products = (value * factor[:, g, j, i, None] for i, value in enumerate(low))
             chains.append(functools.reduce(operator.add, products))
     return functools.reduce(operator.add, chains)
@@ -141,13 +172,15 @@ def _low(byte: jax.Array, bits: int) -> jax.Array:
     return masked.astype(jnp.float32)
 
 
-def prefill(packed: Packed, x: jax.Array) -> jax.Array:
+def prefill(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax.Array:
     """Return x Wᵀ (tokens, out) of x (tokens, in): one block of rows dequantised at a time."""
     layout = LAYOUTS.get(packed.tensor_type)
     dtype = jnp.float32 if packed.tensor_type in ("F16", "F32") else jnp.bfloat16
     xs = _by_slot(layout, x.astype(dtype))
 
-    def step(_, block: Packed):
+    def step(_, r):
+        index = (r,) if expert is None else (expert, r)
+        block = jax.tree.map(lambda leaf: leaf[index], packed)
         tiles = _code_tiles(block, layout) if layout else _float_tiles(block)
         dots = (
             lax.dot(xs[:, q], tile.astype(dtype), preferred_element_type=jnp.float32)
@@ -155,7 +188,7 @@ def prefill(packed: Packed, x: jax.Array) -> jax.Array:
         )
         return None, functools.reduce(operator.add, dots)
 
-    _, columns = lax.scan(step, None, packed)
+    _, columns = lax.scan(step, None, jnp.arange(packed.planes[0].shape[-4]))
     return jnp.moveaxis(columns, 0, 1).reshape(x.shape[0], -1)[:, : packed.shape[0]]
 
 
@@ -204,5 +237,6 @@ def _per_group(scale, sub, groups: int):
     """Return scale·sub (groups, 1, lanes), or None."""
     if scale is None:
         return None
-    scale = jnp.repeat(scale, groups // scale.shape[0], axis=0).astype(jnp.float32)
-    return (scale if sub is None else scale * sub.astype(jnp.float32))[:, None]
+    scale = scale.reshape(-1, 1, scale.shape[-1]).astype(jnp.float32)
+    scale = jnp.repeat(scale, groups // len(scale), axis=0)
+    return scale if sub is None else scale * sub.reshape(scale.shape).astype(jnp.float32)

@@ -9,6 +9,7 @@ Block layouts: ggml/src/ggml-common.h and ggml-quants.c of llama.cpp.
 
 import dataclasses
 import functools
+import math
 from typing import NamedTuple
 
 import jax
@@ -60,10 +61,10 @@ FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 class Packed:
     """A weight matrix (out, in) in the layout of the kernels: R blocks of `lanes` rows.
 
-    `planes` are uint8 (R, in/chunk, bytes, lanes), one array a plane (int8 for 8 bits), or one
-    array of floats (R, in/chunk, chunk, lanes). `scale` and `floor` are float16
-    (R, in/min(block, chunk), lanes), `sub` and `subfloor` 8-bit integers (R, in/group, lanes); what
-    a type lacks is None.
+    Every array is (R, chunks, values, lanes), a chunk being what `chunk` says of a row. `planes`
+    are uint8, one array a plane (int8 for 8 bits), or one array of floats; `scale` and `floor` are
+    float16, `sub` and `subfloor` 8-bit integers; what a type lacks is None. Experts add an axis in
+    front of each array, and their `shape` is that of one expert.
     """
 
     planes: tuple[jax.Array, ...]
@@ -85,18 +86,27 @@ def chunk(inputs: int) -> int:
     return next(size for size in (128, 64, 32, 16, 8, 4, 2, 1) if inputs % size == 0)
 
 
-def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, int]) -> Packed:
+def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, ...]) -> Packed:
     """Return the weights of a GGUF tensor, repacked for `matmul`.
 
     Args:
         tensor_type: its ggml name, "Q4_K".
         raw: its bytes as they lie in the file.
-        shape: (out, in); GGUF lists the dimensions the other way round.
+        shape: (out, in) or (experts, out, in); GGUF lists the dimensions the other way round.
 
     Raises:
         SpecError: a type without a kernel, or bytes and blocks that contradict the shape.
     """
-    rows, lanes = _rows(tensor_type, raw, shape), _lanes(shape[0])
+    rows = _rows(tensor_type, raw, shape)
+    if len(shape) == 2:
+        return jax.tree.map(jax.numpy.asarray, _pack_matrix(tensor_type, rows, shape))
+    experts = [_pack_matrix(tensor_type, part, shape[1:]) for part in np.split(rows, shape[0])]
+    return jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves)), *experts)
+
+
+def _pack_matrix(tensor_type: str, rows: np.ndarray, shape: tuple[int, int]) -> Packed:
+    """Return `rows` (out, bytes of a row) packed into NumPy arrays, a few thousand rows at a time."""
+    lanes = _lanes(shape[0])
     arrays: list[np.ndarray | None] | None = None
     for start in range(0, shape[0], _ROWS_AT_ONCE):
         fields = _fields(tensor_type, rows[start : start + _ROWS_AT_ONCE], shape[1])
@@ -105,8 +115,7 @@ def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, int]) -> P
             if array is not None:
                 part = _into_lanes(field, lanes)
                 array[start // lanes : start // lanes + len(part)] = part
-    held = [None if array is None else jax.numpy.asarray(array) for array in arrays]
-    return Packed(tuple(held[:-4]), *held[-4:], tensor_type, tuple(shape))
+    return Packed(tuple(arrays[:-4]), *arrays[-4:], tensor_type, tuple(shape))
 
 
 def _lanes(outputs: int) -> int:
@@ -122,27 +131,26 @@ def _empty(field: np.ndarray | None, outputs: int, lanes: int) -> np.ndarray | N
     return np.zeros((-(-outputs // lanes), *field.shape[1:], lanes), field.dtype)
 
 
-def _rows(tensor_type: str, raw, shape: tuple[int, int]) -> np.ndarray:
-    """Return the file's bytes as (out, bytes of a row), or refuse."""
-    outputs, inputs = shape
+def _rows(tensor_type: str, raw, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the file's bytes as (rows, bytes of a row), or refuse."""
     if tensor_type not in LAYOUTS and tensor_type not in FLOATS:
-        known = ", ".join([*FLOATS, *LAYOUTS])
-        raise SpecError(
-            f"tensor type {tensor_type[:40]!r} has no matmul kernel; these have: {known}"
-        )
+        known, name = ", ".join([*FLOATS, *LAYOUTS]), str(tensor_type)[:40]
+        raise SpecError(f"tensor type {name!r} has no matmul kernel; these have: {known}")
+    if len(shape) not in (2, 3) or min(shape) < 1:
+        raise SpecError(f"shape {shape}: (out, in) or (experts, out, in), all above 0, is right")
     layout = LAYOUTS.get(tensor_type)
     block, size = (layout.block, layout.nbytes) if layout else (1, FLOATS[tensor_type](0).itemsize)
-    if outputs < 1 or inputs < 1 or inputs % block:
+    if shape[-1] % block:
         raise SpecError(f"shape {shape}: {tensor_type} needs rows of a multiple of {block} weights")
     data = (
         np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw.reshape(-1).view(np.uint8)
     )
-    if data.size != outputs * (inputs // block) * size:
-        expected = outputs * (inputs // block) * size
+    expected = math.prod(shape) // block * size
+    if data.size != expected:
         raise SpecError(
             f"{tensor_type} {shape}: {data.size} bytes given, {expected} make the tensor"
         )
-    return data.reshape(outputs, -1)
+    return data.reshape(math.prod(shape[:-1]), -1)
 
 
 def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray | None]:
@@ -160,12 +168,16 @@ def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray 
         plane = _plane(codes >> shift, bits) if bits < 8 else codes
         planes.append(plane.reshape(len(rows), inputs // size, -1))
         shift += bits
-    flat = [None if f is None else f.reshape(len(rows), -1) for f in (scale, sub, floor, subfloor)]
-    if layout.block > size:  # each chunk finds its own scale: no index arithmetic in the loop
-        flat[::2] = [None if f is None else f.repeat(layout.block // size, -1) for f in flat[::2]]
-    if not all(np.isfinite(f).all() for f in (flat[0], flat[2]) if f is not None):
+    scales = [scale, sub, floor, subfloor]
+    if not all(np.isfinite(f).all() for f in (scale, floor) if f is not None):
         raise SpecError(f"{tensor_type}: a block scale is NaN or infinite; the file is damaged")
-    return planes + flat
+    if layout.block > size:  # each chunk finds its own scale: no index arithmetic in the loop
+        scales[::2] = [
+            None if f is None else f.repeat(layout.block // size, -1) for f in (scale, floor)
+        ]
+    return planes + [
+        None if f is None else f.reshape(len(rows), inputs // size, -1) for f in scales
+    ]
 
 
 def _plane(codes: np.ndarray, bits: int) -> np.ndarray:
