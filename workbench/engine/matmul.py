@@ -109,7 +109,8 @@ def _at(leaf: jax.Array, index: int, expert: jax.Array | None) -> jax.Array:
     if expert is None:
         return leaf[:, :, index]
     _, blocks, chunks, _, lanes = leaf.shape
-    cut = lax.dynamic_slice(leaf, (expert, 0, 0, index, 0), (1, blocks, chunks, 1, lanes))
+    start = [jnp.asarray(i, expert.dtype) for i in (0, 0, index, 0)]
+    cut = lax.dynamic_slice(leaf, (expert, *start), (1, blocks, chunks, 1, lanes))
     return cut.reshape(blocks, chunks, lanes)
 
 
@@ -179,7 +180,7 @@ def prefill(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> ja
     xs = _by_slot(layout, x.astype(dtype))
 
     def step(_, r):
-        index = (r,) if expert is None else (expert, r)
+        index = r if expert is None else (expert, r)
         block = jax.tree.map(lambda leaf: leaf[index], packed)
         tiles = _code_tiles(block, layout) if layout else _float_tiles(block)
         dots = (
