@@ -29,7 +29,8 @@ def empty() -> go.Figure:
         fig.update_yaxes(part.axes()["yaxis"], row=row, col=col)
     fig.update_annotations(font_size=15, yshift=8)
     # The labels are known, and margins that Plotly works out itself cost a second layout a move.
-    fig.update_xaxes(automargin=False).update_yaxes(automargin=False)
+    fixed = {"automargin": False, "fixedrange": True}  # the sliders move it, the mouse does not
+    fig.update_xaxes(fixed).update_yaxes(fixed)
     margin = {"l": 165, "r": 30, "t": 44, "b": 50}
     return fig.update_layout(template=theme.TEMPLATE, height=HEIGHT, margin=margin)
 

@@ -36,10 +36,7 @@ _AXIS = {
     "zerolinecolor": GRID,
     "automargin": True,
     "title": {"font": {"size": 13}},
-    # invisible ticks keep numbers off the axis and off each other where two axes meet
-    "ticks": "outside",
-    "ticklen": 6,
-    "tickcolor": "rgba(0,0,0,0)",
+    "ticklabelstandoff": 6,  # numbers keep off each other where two axes meet
     # measuring every label for rotation and overflow is a seventh of a redraw
     "tickangle": 0,
     "ticklabeloverflow": "allow",

@@ -45,4 +45,7 @@ def axes(names: Sequence[str], title: str, top: float = 0.0) -> dict[str, dict]:
     """Return the axes; `top` rows of room above the first bar."""
     ticks = {"tickvals": list(range(len(names))), "ticktext": list(names)}
     rows = {"range": [len(names) - 0.4, -0.6 - top], "showgrid": False, "zeroline": False}
-    return {"xaxis": {"title": {"text": title}, "rangemode": "tozero"}, "yaxis": ticks | rows}
+    return {
+        "xaxis": {"title": {"text": title}, "rangemode": "tozero", "nticks": 5},
+        "yaxis": ticks | rows,
+    }

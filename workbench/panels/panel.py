@@ -44,7 +44,7 @@ class Panel:
         self.widget = self.figure()
         self.redraw()
         self.widget = go.FigureWidget(self.widget)
-        self.widget._config = {**self.widget._config, "responsive": True, "displaylogo": False}
+        self.widget._config = {**self.widget._config, "responsive": True, "displayModeBar": False}
         self.view = self._layout()
         for name, control in self._controls.items():
             control.observe(lambda change, name=name: self._changed(name), "value")
