@@ -140,7 +140,7 @@ def test_unknown_formats_are_refused(text):
 
 def test_unknown_format_suggests_the_nearest():
     with pytest.raises(WorkbenchError, match="Q4_K_M"):
-        formats.normalise("Q4_KM")
+        formats.normalise("Q4_K_N")
 
 
 def test_every_named_format_has_a_family_and_positive_bits():
@@ -194,3 +194,26 @@ def test_fewer_bits_never_take_more_bytes(
     model = dense("any", *shape, experts=experts, tied=tied)
     sizes = [formats.weight_bytes(model, quant).sum() for quant in ladder]
     assert sizes == sorted(sizes)
+
+
+@pytest.mark.parametrize(
+    ("wording", "name"),
+    {
+        # llama.cpp's own labels of file types (llama_model_ftype_name)
+        "Q4_K - Medium": "Q4_K_M", "Q5_K - Small": "Q5_K_S", "Q3_K - Large": "Q3_K_L",
+        "Q2_K - Medium": "Q2_K", "IQ2_XXS - 2.0625 bpw": "IQ2_XXS", "IQ3_S mix - 3.66 bpw": "IQ3_S",
+        "IQ4_XS - 4.25 bpw": "IQ4_XS", "TQ1_0 - 1.69 bpw ternary": "TQ1_0", "MXFP4 MoE": "MXFP4",
+        "q4km": "Q4_K_M", "Q4-K-M": "Q4_K_M", "Q4_K_M (llama.cpp)": "Q4_K_M", "iq4xs": "IQ4_XS",
+        "Q4_0_4_4": "Q4_0", "q4f16_1": "4-bit", "q0f16": "F16", "6bit": "6-bit", "Q6": "Q6_K",
+        "4-bit MLX": "MLX 4bit", "DWQ 4bit": "MLX 4bit", "mlx 4bit group size 32": "MLX 4bit g32",
+        "4.5bpw exl2": "EXL2 4.5bpw", "w4a16 awq": "AWQ 4bit", "int4 gptq 128g": "GPTQ 4bit",
+        "FP8-dynamic": "FP8", "bnb nf4": "NF4", "16-bit": "F16", "INT4_SYM": "INT4",
+    }.items(),
+)  # fmt: skip
+def test_wordings(wording, name):
+    assert formats.normalise(wording) == name
+
+
+def test_nearest_stands_for_that_many_bits():
+    named = ((2.1, "2-bit"), (4.3, "4-bit"), (4.9, "4-bit"), (6.6, "6-bit"), (8.0, "8-bit"))
+    assert all(formats.nearest(bits) == name for bits, name in (*named, (16.0, "F16")))

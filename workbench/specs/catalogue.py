@@ -7,7 +7,7 @@ import re
 from workbench import data
 from workbench.errors import UnknownNameError
 from workbench.specs import hf
-from workbench.specs.generic import generic
+from workbench.specs.generic import generic, usual_active
 from workbench.specs.model import Model
 
 #: parts of a repository or file name that do not change the geometry
@@ -33,20 +33,30 @@ def preset(name: str) -> Model:
     return _load(slug)
 
 
-def resolve(name: str) -> Model:
+@functools.lru_cache(4096)
+def resolve(name: str, total: float | None = None, sparse: bool = False) -> Model:
     """Return the best Model for a free-form name: preset or alias, the name without decoration,
     else by its size.
 
+    Args:
+        name: any spelling.
+        total: parameters, where known; a name that is no preset only rounds them.
+        sparse: it is a mixture of experts, even if the name does not say how much of it is active.
+
     Raises:
-        UnknownNameError: neither a known name nor a size such as "7B" or "30B-A3B" in it.
+        UnknownNameError: neither a known name nor a size such as "7B" or "30B-A3B" in it, nor
+            `total`.
     """
     slug = _find(str(name)) or _find_plain(str(name))
     if slug is not None:
         return _load(slug)
-    total, active = _sizes(str(name))
+    claimed, active = _sizes(str(name))
+    total = total or claimed
     if total is None:
         raise UnknownNameError("model", name, models())
-    return generic(str(name), total, active)
+    if sparse and active is None:
+        active = usual_active(total)
+    return generic(str(name), total, active if active and active < total else None)
 
 
 @functools.cache

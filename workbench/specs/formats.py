@@ -5,13 +5,14 @@
 """
 
 import functools
+import math
 import re
 
 import numpy as np
 
 from workbench import data
 from workbench.errors import SpecError, UnknownNameError
-from workbench.specs import mixes
+from workbench.specs import format_words, mixes
 from workbench.specs.model import INDEX, TENSOR_CLASSES, Model
 
 #: How the kernel decodes a weight; the engine's cost of decoding is calibrated for each.
@@ -59,10 +60,17 @@ def normalise(text: str) -> str:
     if not isinstance(text, str) or not text.strip() or len(text) > 100:
         raise SpecError(f"quant: {str(text)[:40]!r} is no format; write 'Q4_K_M' or 'MLX 4bit'")
     plain = _plain(text)
-    found = _named(text.strip()) or _named(plain) or _grouped(plain) or _file_name(plain)
+    found = _named(text.strip()) or _read(plain) or _read(format_words.reworded(plain))
     if not found:
         raise UnknownNameError("quant", text, list(names()))
     return found
+
+
+@functools.cache
+def nearest(bits: float) -> str:
+    """Return the format that stands for any of about so many bits per weight: '4-bit', 'F16'."""
+    rows = [r for r in data.rows("formats.csv") if re.fullmatch(r"\d-bit|F16", r["name"])]
+    return min(rows, key=lambda row: abs(math.log(bits / float(row["bits"]))))["name"]
 
 
 def family(quant: str) -> str:
@@ -94,6 +102,10 @@ def weight_bytes(model: Model, quant: str) -> np.ndarray:
     if model.stored_bytes is not None:
         return np.asarray(model.stored_bytes, dtype=np.float64)
     return np.asarray(model.params, dtype=np.float64) * bits(quant, model) / 8
+
+
+def _read(text: str) -> str | None:
+    return _named(text) or _grouped(text) or _file_name(text)
 
 
 def _named(text: str) -> str | None:

@@ -3,6 +3,7 @@ parameters as given."""
 
 import dataclasses
 import math
+import statistics
 
 import numpy as np
 
@@ -48,6 +49,15 @@ def generic(name: str, total_params: float, active_params: float | None = None) 
         "estimate from size, interpolated over the catalogue",
     )
     return _rescale(model, total, active) if sparse else _scaled(model, total / model.total_params)
+
+
+def usual_active(total: float) -> float:
+    """Return the active parameters of a mixture of experts of `total`, as the median of those of
+    about this size has them."""
+    rows = [row for row in data.rows("models.csv") if row["arch_kind"] == "moe"]
+    sizes = [(float(row["text_params"]), float(row["active_params"])) for row in rows]
+    near = sorted(sizes, key=lambda size: abs(math.log(size[0] / total)))[:7]
+    return total * statistics.median(active / size for size, active in near)
 
 
 def _size(value, field: str) -> float:
