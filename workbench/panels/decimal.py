@@ -1,0 +1,46 @@
+"""A slider with a number box for a number with decimals."""
+
+import ipywidgets as widgets
+import traitlets
+
+from workbench.panels.controls import NumberSlider
+
+
+class DecimalSlider(NumberSlider):
+    """As NumberSlider, in even steps."""
+
+    value = traitlets.Float()
+
+    def __init__(self, label: str, value: float, low: float, high: float, step: float):
+        """Lay out both.
+
+        Args:
+            label: with the unit, "fixed time [ms]".
+            value, low, high, step: numbers.
+        """
+        self.box = widgets.BoundedFloatText(
+            value, min=low, max=high, step=step, description=label, layout={"flex": "0 0 auto"}
+        )
+        short = {"width": "auto", "flex": "1 1 60px", "margin": "2px 12px"}
+        self.slider = widgets.FloatSlider(
+            value, min=low, max=high, step=step, readout=False, layout=short
+        )
+        widgets.HBox.__init__(self, [self.box, self.slider], value=value, layout={"width": "auto"})
+        traitlets.link((self, "value"), (self.box, "value"))
+        self.slider.observe(self._from_slider, "value")
+        self.observe(self._to_slider, "value")
+
+    def clip(self, value: float) -> float:
+        """Return `value` moved into the range, to as many decimals as the box shows."""
+        return round(min(max(value, self.box.min), self.box.max), 3)
+
+    def widen(self, high: float) -> None:
+        """Let the range end at `high`."""
+        self.box.max = self.slider.max = high
+
+    def _from_slider(self, change) -> None:
+        self.value = round(change["new"], 3)
+
+    def _to_slider(self, change) -> None:
+        if round(self.slider.value, 3) != change["new"]:
+            self.slider.value = change["new"]
