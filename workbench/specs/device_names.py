@@ -28,7 +28,8 @@ _CPU_CORES = re.compile(r"\d+[\s-]?core cpu\b|\b\d+ cpu[\s-]cores?\b", re.IGNORE
 _CASE = re.compile(
     r"\b(macbook (pro|air)|mac (studio|mini|pro)|macbook|imac|framework (desktop|mainboard|1[36])"
     r"|gmktec|evo-x\d|beelink|gtr9 pro|asus|rog (ally x?|flow z13)|ascent|lenovo|hp|dell|msi|claw"
-    r"|acer|minisforum|geekom|zbook ultra|z2 mini|laptop with|mini ?pc|desktop|server|founders edition|gaming( x)?|oc|oled|lcd|model b"
+    r"|acer|minisforum|geekom|zbook ultra|z2 mini|laptop with|mini ?pc|desktop|server"
+    r"|founders edition|gaming( x)?|oc|oled|lcd|model b"
     r"|zotac|evga|palit|gigabyte|pny|sapphire|powercolor|1[3-6]([.,]\d)?[- ]?inch|20[12]\d)\b|1x ",
     re.IGNORECASE,
 )

@@ -1,4 +1,4 @@
-"""How people word a quantisation format: 'Q4_K - Medium', 'q4km', '4-bit MLX', 'w4a16 awq' -> 'q4_k_m', 'mlx 4bit', 'awq 4bit'."""
+"""How people word a quantisation format: 'Q4_K - Medium' and 'q4km' mean 'q4_k_m', 'w4a16 awq' means 'awq 4bit'."""
 
 import re
 

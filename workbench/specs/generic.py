@@ -93,11 +93,11 @@ def _config(around: dict[str, float], sparse: bool) -> dict:
     config = {
         "model_type": "qwen3_moe" if sparse else "llama",
         "num_hidden_layers": round(around["layers"]),
-        "hidden_size": 64 * max(1, round(around["hidden"] / 64)),
+        "hidden_size": _wide(around["hidden"]),
         "num_attention_heads": kv_heads * max(1, round(around["heads"] / kv_heads)),
         "num_key_value_heads": kv_heads,
         "head_dim": 32 * max(1, round(around["head_dim"] / 32)),
-        "intermediate_size": round(around["ffn"]),
+        "intermediate_size": _wide(around["ffn"]),
         "vocab_size": round(around["vocab"]),
         "tie_word_embeddings": bool(around["tied"] > 0.5),
         "max_position_embeddings": round(around["max_context"]),
@@ -107,9 +107,14 @@ def _config(around: dict[str, float], sparse: bool) -> dict:
         config |= {
             "num_experts": experts,
             "num_experts_per_tok": min(experts, max(1, round(around["top_k"]))),
-            "moe_intermediate_size": round(around["moe_ffn"]),
+            "moe_intermediate_size": _wide(around["moe_ffn"]),
         }
     return config
+
+
+def _wide(size: float) -> int:
+    """Round a row of weights to whole blocks of 256, as vendors do: else k-quants do not apply."""
+    return 256 * max(1, round(size / 256))
 
 
 def _scaled(model: Model, factor) -> Model:

@@ -3,15 +3,12 @@
 import math
 from typing import NamedTuple
 
-from workbench.errors import WorkbenchError
 from workbench.specs import engine as engines
 from workbench.specs import formats
-from workbench.specs.catalogue import resolve as resolve_model
 from workbench.specs.device import Device
-from workbench.specs.device import resolve as resolve_device
 from workbench.specs.model import Model
-from workbench.specs.workload import KV_TYPES
-from workbench.units import GiB
+from workbench.study import row_fields, row_specs
+from workbench.study.row_fields import number, optional, text, tokens
 
 #: Tokens generated when a row does not say: the tg128 of llama-bench.
 _GENERATED = 128.0
@@ -38,39 +35,30 @@ class Request(NamedTuple):
     decode_tok_s: float
     prefill_tok_s: float
     source: str
-
-
-def number(row: dict, field: str) -> float:
-    """Return a numeric field of a CSV row, NaN when it is blank or missing.
-
-    Raises:
-        WorkbenchError: the field holds something that is not a number.
-    """
-    text = (row.get(field) or "").strip()
-    try:
-        return float(text) if text else math.nan
-    except ValueError:
-        raise WorkbenchError(
-            f"row {row.get('id', '?')}: {field} = {text[:40]!r} is not a number"
-        ) from None
+    doubt: bool = False  # the note doubts the row, or says that it did more than plain decoding
 
 
 def is_scored(row: dict) -> bool:
-    """Tell whether a row is in the scored set: trust A or B, one device, batch 1, llama.cpp family, MLX, exllama, gpt-fast."""
+    """Tell whether a row is in the scored set: trust A or B, one device, batch 1, an engine of SCORED.
+
+    Raises:
+        SpecError: the row names no engine.
+    """
     return (
-        row.get("trust", "A") in ("A", "B", "")
-        and all(row.get(field) in (None, "", "1", "1.0") for field in ("n_gpus", "batch"))
-        and row.get("device_class") in _CLASSES
-        and engines.family(row["engine"]) in engines.SCORED
+        text(row, "trust").upper()[:1] in ("A", "B", "")
+        and row_specs.machines(row) == 1
+        and (text(row, "batch") == "" or optional(row, "batch") == 1)
+        and row_specs.device_class(row) in _CLASSES
+        and engines.family(row_specs.engine(row)) in engines.SCORED
     )
 
 
 def best_threads(rows: list[dict]) -> list[dict]:
-    """Keep of the CPU rows that differ in nothing but `threads` the fastest: a CPU is scored at its best thread count."""
+    """Keep of CPU rows that differ in nothing but `threads` the fastest: a CPU is scored at its best thread count."""
     best: dict[tuple, dict] = {}
     for row in rows:
-        on_cpu = row.get("device_class") in ("cpu", "sbc")
-        key = tuple(row.get(f) for f in _SAME_RUN) if on_cpu else (id(row),)
+        on_cpu = row_specs.device_class(row) in ("cpu", "sbc")
+        key = tuple(text(row, f) for f in _SAME_RUN) if on_cpu else (id(row),)
         speeds = (number(row, "decode_tok_s"), number(row, "prefill_tok_s"))
         speed = next((s for s in speeds if not math.isnan(s)), 0.0)
         if key not in best or speed > best[key][0]:
@@ -97,41 +85,40 @@ def request(row: dict) -> Request:
     """Return the Request of a row with the columns of measurements.csv.
 
     Raises:
-        WorkbenchError: the model, device, format or engine is not known and the row does not describe it.
+        WorkbenchError: a name is unknown and no number of the row stands in for it, or a number that a prediction needs
+            is none; the message names the row and the column.
     """
-    model = resolve_model(row["model"])
-    stated = number(row, "mem_bandwidth_GBps")
-    cores = number(row, "gpu_cores")
-    device = resolve_device(
-        row["device"],
-        device_class=row.get("device_class"),
-        bandwidth=None if math.isnan(stated) else stated * 1e9,
-        cores=None if math.isnan(cores) else cores,
-    )
-    prompt, depth, generated = (
-        number(row, f) for f in ("prompt_tokens", "context_depth_tokens", "gen_tokens")
-    )
-    before = depth if not math.isnan(depth) else 0.0 if math.isnan(prompt) else prompt
-    kv = (row.get("kv_type") or "f16").lower()
+    model, quant = row_specs.weights(row)
     return Request(
-        id=row.get("id", ""),
+        id=text(row, "id"),
         model=model,
-        device=device,
-        quant=formats.normalise(row.get("quant") or "4-bit (not stated)"),
-        engine=row["engine"],
-        build=row.get("engine_version_or_build") or "",
-        prompt=512.0 if math.isnan(prompt) or prompt == 0 else prompt,
-        context=before + (_GENERATED if math.isnan(generated) else generated) / 2,
-        depth=0.0 if math.isnan(depth) else depth,
-        kv_bits=KV_TYPES.get(kv, KV_TYPES["f16"]),
-        size=number(row, "model_size_bytes_or_GiB") * GiB,
-        threads=number(row, "threads"),
-        flash={"0": "off", "1": "on"}.get((row.get("flash_attn") or "").strip()[:1], ""),
-        host="slow" if "GPU behind" in (row.get("note") or "") else "",
+        device=row_specs.device(row),
+        quant=quant,
+        engine=row_specs.engine(row),
+        build=row_specs.build(row),
+        **_work(row),
+        kv_bits=row_fields.kv_bits(row),
+        size=row_fields.size(row),
+        threads=optional(row, "threads"),
+        flash=row_fields.flash(row),
+        host="slow" if "GPU behind" in text(row, "note") else "",
         decode_tok_s=number(row, "decode_tok_s"),
         prefill_tok_s=number(row, "prefill_tok_s"),
-        source=row.get("source", ""),
+        source=text(row, "source"),
+        doubt=row_fields.doubt(row),
     )
+
+
+def _work(row: dict) -> dict[str, float]:
+    """Return prompt, context and depth in tokens; a reply without a stated depth follows its prompt."""
+    fields = ("prompt_tokens", "context_depth_tokens", "gen_tokens")
+    prompt, depth, generated = (tokens(row, field) for field in fields)
+    before = depth if not math.isnan(depth) else 0.0 if math.isnan(prompt) else prompt
+    return {
+        "prompt": 512.0 if math.isnan(prompt) or prompt == 0 else prompt,
+        "context": before + (_GENERATED if math.isnan(generated) else generated) / 2,
+        "depth": 0.0 if math.isnan(depth) else depth,
+    }
 
 
 def stored(request: Request):
