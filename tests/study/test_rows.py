@@ -127,7 +127,8 @@ def test_an_unknown_format_takes_the_bits_that_the_file_has(size, quant):
 def test_formats_follow_the_engine_and_the_model_name():
     assert request(MAC | {"quant": ""}).quant == "MLX 4bit"
     assert request(MAC | {"quant": "4-bit (not stated)"}).quant == "MLX 4bit"
-    assert request(MAC | {"quant": "8bit"}).quant == "MLX 8bit"
+    for eight in ("8bit", "q8", "MLX_q8", "8-bit DWQ", "Q8_0", "int8"):
+        assert request(MAC | {"quant": eight}).quant == "MLX 8bit"
     assert request(MAC | {"quant": "", "model": "mlx-community/Qwen3-8B-6bit"}).quant == "MLX 6bit"
     assert ask(quant="4.5bpw", engine="tabbyAPI (exl2)").quant == "EXL2 4.5bpw"
     assert ask(quant="", model="Qwen3-8B-Q6_K.gguf").quant == "Q6_K"

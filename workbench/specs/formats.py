@@ -61,6 +61,9 @@ def normalise(text: str) -> str:
         raise SpecError(f"quant: {str(text)[:40]!r} is no format; write 'Q4_K_M' or 'MLX 4bit'")
     plain = _plain(text)
     found = _named(text.strip()) or _read(plain) or _read(format_words.reworded(plain))
+    if not found and "_" in text:
+        spaced = _plain(text.replace("_", " "))
+        found = _read(spaced) or _read(format_words.reworded(spaced))
     if not found:
         raise UnknownNameError("quant", text, list(names()))
     return found

@@ -155,13 +155,12 @@ def _quant(row: dict) -> str:
     given = text(row, "quant")[:100] or _ending(text(row, "model")[-90:])
     if not given and math.isnan(row_fields.size(row)):
         given = _USUAL.get(family, "4-bit")
-    bare = _BARE_BITS.fullmatch(given)
-    if bare and family in _OWN_FORMAT:
-        given = f"{_OWN_FORMAT[family]} {bare[1]}bit"
-    if found := _normal(given):
-        return found
     bits = stated_bits(given)
-    return formats.nearest(bits) if bits and 1 <= bits <= 32 else ""
+    found = _normal(given) or (formats.nearest(bits) if bits and 1 <= bits <= 32 else "")
+    own = _BARE_BITS.fullmatch(given) or re.fullmatch(r"(?:UD-)?Q?(\d)(?:-bit|_K.*|_0)", found)
+    if own and family in _OWN_FORMAT and found != "Q2_0":  # ternary weights are Q2_0 in MLX too
+        return formats.normalise(f"{_OWN_FORMAT[family]} {own[1]}bit")
+    return found
 
 
 @functools.lru_cache(4096)
