@@ -71,6 +71,9 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "router_bias": ("1", "bias on the router's scores"),
     "idle_experts": ("1", "experts without a token"),
     "dropped": ("1", "share of the routed tokens dropped"),
+    "quant_rmse": ("1", "root mean square error of the weights"),
+    "quant_max_error": ("1", "largest error of a weight"),
+    "sqnr": ("dB", "signal to quantisation noise"),
 }
 
 #: coordinate -> (units, long_name)
