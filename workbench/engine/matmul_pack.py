@@ -4,11 +4,13 @@ A GGUF row stores one output's weights one after the other, so a vector register
 that must be summed. Here a register holds the same weight of many rows: no sum across lanes, and
 one broadcast activation serves them all. Codes of 5 and 6 bits are split into planes of 4 and 1 or 2
 bits, because a byte that holds whole slots is taken apart with masks alone (see matmul.py).
-Block layouts: ggml/src/ggml-common.h and ggml-quants.c of llama.cpp.
+Formats whose values come from a table (IQ4, MXFP4) take a byte a weight, Q2_K and Q3_K a byte for
+each 4-bit scale; all others take what the file takes, and at most 6 % more.
 """
 
 import dataclasses
 import functools
+import itertools
 import math
 from typing import NamedTuple
 
@@ -16,6 +18,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
+from workbench.engine import codecs_bits
 from workbench.errors import SpecError
 
 #: Rows side by side, widest first: wide tiles feed the matrix unit, few padded rows cost little.
@@ -24,13 +27,13 @@ _ROWS_AT_ONCE = 4096  # what unpacking to one byte a weight may hold beside the 
 
 
 class Layout(NamedTuple):
-    """How a tensor type writes weight = scale·sub·(code - offset) + floor·subfloor."""
+    """How the kernels see weight = scale·sub·(code - offset) + floor·subfloor."""
 
     block: int  # weights that share `scale` and `floor`
     nbytes: int  # bytes of a block in the file
     group: int  # weights that share `sub` and `subfloor`
     planes: tuple[int, ...]  # bits of a code, lowest first: 6 bits are (4, 2)
-    offset: int = 0
+    offset: int
 
     @property
     def slots(self) -> int:
@@ -38,16 +41,16 @@ class Layout(NamedTuple):
         return 8 // min(self.planes)
 
 
-LAYOUTS = {
-    "Q4_0": Layout(32, 18, 32, (4,), 8),
-    "Q4_1": Layout(32, 20, 32, (4,)),
-    "Q5_0": Layout(32, 22, 32, (4, 1), 16),
-    "Q5_1": Layout(32, 24, 32, (4, 1)),
-    "Q8_0": Layout(32, 34, 32, (8,)),
-    "Q4_K": Layout(256, 144, 32, (4,)),
-    "Q5_K": Layout(256, 176, 32, (4, 1)),
-    "Q6_K": Layout(256, 210, 16, (4, 2), 32),
-}
+_PLANES = {2: (2,), 3: (2, 1), 4: (4,), 5: (4, 1), 6: (4, 2), 8: (8,)}
+
+
+def _layout(bits: codecs_bits.Layout) -> Layout:
+    """Return a format's layout; values from a table are no linear code and take a byte each."""
+    planes, offset = ((8,), 0) if bits.values else (_PLANES[bits.bits], bits.offset)
+    return Layout(bits.block, bits.nbytes, bits.group, planes, offset)
+
+
+LAYOUTS = {name: _layout(bits) for name, bits in codecs_bits.LAYOUTS.items()}
 #: Stored as they are: nothing to take apart.
 FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 
@@ -63,7 +66,7 @@ class Packed:
 
     Every array is (R, chunks, values, lanes), a chunk being what `chunk` says of a row. `planes`
     are uint8, one array a plane (int8 for 8 bits), or one array of floats; `scale` and `floor` are
-    float16, `sub` and `subfloor` 8-bit integers; what a type lacks is None. Experts add an axis in
+    float16 (float32 for MXFP4), `sub` and `subfloor` 8-bit integers; what a type lacks is None. Experts add an axis in
     front of each array, and their `shape` is that of one expert.
     """
 
@@ -159,24 +162,29 @@ def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray 
     if tensor_type in FLOATS:
         weights = rows.view(FLOATS[tensor_type])
         return [weights.reshape(len(rows), -1, size), None, None, None, None]
-    layout = LAYOUTS[tensor_type]
-    blocks = rows.reshape(len(rows), -1, layout.nbytes)
-    codes, scale, sub, floor, subfloor = _READERS[tensor_type](blocks)
-    codes = codes.reshape(len(rows), -1, layout.group)
-    planes, shift = [], 0
-    for bits in layout.planes:
-        plane = _plane(codes >> shift, bits) if bits < 8 else codes
-        planes.append(plane.reshape(len(rows), inputs // size, -1))
-        shift += bits
-    scales = [scale, sub, floor, subfloor]
-    if not all(np.isfinite(f).all() for f in (scale, floor) if f is not None):
+    layout, table = LAYOUTS[tensor_type], codecs_bits.LAYOUTS[tensor_type].values
+    fields = _read(tensor_type, rows.reshape(len(rows), -1, layout.nbytes))
+    codes, *scales = (None if field is None else np.asarray(field) for field in fields)
+    if not all(np.isfinite(f).all() for f in scales[::2] if f is not None):
         raise SpecError(f"{tensor_type}: a block scale is NaN or infinite; the file is damaged")
+    codes = np.asarray(table, np.int8)[codes] if table else codes
+    planes = _planes(codes.reshape(len(rows), -1, layout.group), layout)
     if layout.block > size:  # each chunk finds its own scale: no index arithmetic in the loop
-        scales[::2] = [
-            None if f is None else f.repeat(layout.block // size, -1) for f in (scale, floor)
-        ]
-    return planes + [
-        None if f is None else f.reshape(len(rows), inputs // size, -1) for f in scales
+        repeat = layout.block // size
+        scales[::2] = [None if f is None else f.repeat(repeat, -1) for f in scales[::2]]
+    by_chunk = (len(rows), inputs // size, -1)
+    return [None if f is None else f.reshape(by_chunk) for f in (*planes, *scales)]
+
+
+_read = jax.jit(codecs_bits.read, static_argnums=0)
+
+
+def _planes(codes: np.ndarray, layout: Layout) -> list[np.ndarray]:
+    """Return the planes of codes (rows, groups, group), lowest bits first."""
+    shifts = itertools.accumulate(layout.planes, initial=0)
+    return [
+        _plane(codes >> shift, bits) if bits < 8 else codes
+        for shift, bits in zip(shifts, layout.planes, strict=False)
     ]
 
 
@@ -193,75 +201,3 @@ def _into_lanes(field: np.ndarray, lanes: int) -> np.ndarray:
     if missing:
         field = np.concatenate([field, np.zeros((missing, *field.shape[1:]), field.dtype)])
     return np.moveaxis(field.reshape(-1, lanes, *field.shape[1:]), 1, -1)
-
-
-def _f16(blocks: np.ndarray, at: int) -> np.ndarray:
-    return np.ascontiguousarray(blocks[..., at : at + 2]).view(np.float16)
-
-
-def _nibbles(quants: np.ndarray) -> np.ndarray:
-    """Return codes (..., 2·bytes): the low nibbles of `quants`, then the high ones."""
-    return np.concatenate([quants & 15, quants >> 4], axis=-1)
-
-
-def _bits(quants: np.ndarray) -> np.ndarray:
-    return np.unpackbits(quants, axis=-1, bitorder="little")
-
-
-def _q4_0(b):
-    return _nibbles(b[..., 2:]), _f16(b, 0), None, None, None
-
-
-def _q4_1(b):
-    return _nibbles(b[..., 4:]), _f16(b, 0), None, _f16(b, 2), None
-
-
-def _q5_0(b):
-    return _nibbles(b[..., 6:]) | _bits(b[..., 2:6]) << 4, _f16(b, 0), None, None, None
-
-
-def _q5_1(b):
-    return _nibbles(b[..., 8:]) | _bits(b[..., 4:8]) << 4, _f16(b, 0), None, _f16(b, 2), None
-
-
-def _q8_0(b):
-    return b[..., 2:].view(np.int8), _f16(b, 0), None, None, None
-
-
-def _q4_k(b):
-    quants = b[..., 16:].reshape(*b.shape[:-1], 4, 32)
-    return _nibbles(quants), *_k_scales(b)
-
-
-def _q5_k(b):
-    high = b[..., None, 16:48] >> np.arange(8, dtype=np.uint8)[:, None] & 1
-    quants = _nibbles(b[..., 48:].reshape(*b.shape[:-1], 4, 32))
-    return quants.reshape(high.shape) | high << 4, *_k_scales(b)
-
-
-def _q6_k(b):
-    low = _nibbles(b[..., :128].reshape(*b.shape[:-1], 2, 64))
-    pairs = b[..., 128:192].reshape(*b.shape[:-1], 2, 1, 32)
-    high = pairs >> np.arange(0, 8, 2, dtype=np.uint8)[:, None] & 3
-    sub = b[..., 192:208].view(np.int8)
-    return low | high.reshape(low.shape) << 4, _f16(b, 208), sub, None, None
-
-
-def _k_scales(b):
-    """Return scale, sub, floor, subfloor of Q4_K and Q5_K: 8 scales and 8 mins of 6 bits in 12 bytes."""
-    low, mid, high = np.split(b[..., 4:16], 3, axis=-1)
-    sub = np.concatenate([low & 63, high & 15 | low >> 6 << 4], axis=-1)
-    subfloor = np.concatenate([mid & 63, high >> 4 | mid >> 6 << 4], axis=-1)
-    return _f16(b, 0), sub, -_f16(b, 2), subfloor
-
-
-_READERS = {
-    "Q4_0": _q4_0,
-    "Q4_1": _q4_1,
-    "Q5_0": _q5_0,
-    "Q5_1": _q5_1,
-    "Q8_0": _q8_0,
-    "Q4_K": _q4_k,
-    "Q5_K": _q5_k,
-    "Q6_K": _q6_k,
-}
