@@ -45,7 +45,5 @@ def axes(names: Sequence[str], title: str, top: float = 0.0) -> dict[str, dict]:
     """Return the axes; `top` rows of room above the first bar."""
     ticks = {"tickvals": list(range(len(names))), "ticktext": list(names)}
     rows = {"range": [len(names) - 0.4, -0.6 - top], "showgrid": False, "zeroline": False}
-    return {
-        "xaxis": {"title": {"text": title}, "rangemode": "tozero", "nticks": 5},
-        "yaxis": ticks | rows,
-    }
+    size = {"title": {"text": title}, "rangemode": "tozero", "nticks": 5, "showgrid": False}
+    return {"xaxis": size, "yaxis": ticks | rows}

@@ -62,9 +62,8 @@ def families() -> dict[str, dict[str, str]]:
     names = sorted(models(), key=_natural)
     found: dict[str, dict[str, str]] = {}
     for name in names:
-        found.setdefault(re.match(r"(meta-llama|[a-z]+)", name)[0].removeprefix("meta-"), {})[
-            name
-        ] = name
+        family = re.split(r"[^a-z]", name.removeprefix("meta-"), maxsplit=1)[0]
+        found.setdefault(family, {})[name] = name
     large = {family: m for family, m in sorted(found.items()) if len(m) > 2}
     return large | {"other": {n: n for n in names if not any(n in m for m in large.values())}}
 

@@ -37,7 +37,9 @@ class Panel:
         if before := _OPEN.pop(type(self).__name__, None):
             before.close()
         self.groups = self.controls()
-        self._controls = {name: c for group in self.groups.values() for name, c in group.items()}
+        self._controls: dict[str, Any] = {
+            name: control for group in self.groups.values() for name, control in group.items()
+        }
         self._quiet, self._timer = False, None
         self._alert, self._status = widgets.HTML(), widgets.HTML()
         self.data: xr.Dataset | None = None
@@ -197,7 +199,7 @@ class Panel:
             widget.close()
 
     def _repr_mimebundle_(self, **kwargs) -> dict:
-        bundle = self.view._repr_mimebundle_(**kwargs)
+        bundle = self.view._repr_mimebundle_(**kwargs) or {}
         return bundle | {"text/plain": self.status(self.data)}
 
 

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import anywidget
 import ipywidgets as widgets
@@ -23,8 +24,10 @@ class Sheet(anywidget.AnyWidget):
 
 def group(title: str, controls: Sequence[widgets.Widget]) -> widgets.VBox:
     """Return `controls` under a `title`, their labels aligned and wide enough for the longest."""
-    labelled = [w for c in controls for w in family(c) if getattr(w, "description", "")]
-    labels = [w for w in labelled if not isinstance(w, widgets.Button)]
+    inside = (widget for control in controls for widget in family(control))
+    labels = [
+        w for w in inside if getattr(w, "description", "") and hasattr(w.style, "description_width")
+    ]
     # A letter is narrower than the digit that "ch" measures.
     width = math.ceil(0.85 * max((len(w.description) for w in labels), default=0)) + 1
     for widget in labels:
@@ -38,7 +41,7 @@ def group(title: str, controls: Sequence[widgets.Widget]) -> widgets.VBox:
     return box
 
 
-def family(widget: widgets.Widget) -> Iterator[widgets.Widget]:
+def family(widget: widgets.Widget) -> Iterator[Any]:
     """Yield a widget and everything inside it."""
     yield widget
     for child in getattr(widget, "children", ()):
