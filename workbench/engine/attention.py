@@ -14,6 +14,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.core import Tracer
 
 from workbench.errors import SpecError
 
@@ -42,7 +43,7 @@ class Rules:
     window: int | None = None
     softcap: float | None = None
     scale: float | None = None
-    block: int = 256
+    block: int = 128
     accumulator: str = "float32"
     across: str | None = None
 
@@ -142,7 +143,7 @@ def check_heads(q, kv_heads: int, head_dim: int, sinks=None) -> None:
 
 def check_length(start, length, capacity: int) -> None:
     """Refuse a filled length outside 1 … capacity or a start before the first token."""
-    if isinstance(start, jax.core.Tracer) or isinstance(length, jax.core.Tracer):
+    if isinstance(start, Tracer) or isinstance(length, Tracer):
         return
     if not 1 <= int(length) <= capacity:
         raise SpecError(f"length {length}: the cache holds 1 to {capacity} tokens")

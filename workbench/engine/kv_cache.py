@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 from jax import Array, lax
+from jax.core import Tracer
 
 from workbench.engine import attention
 from workbench.engine.attention import PLAIN, Blocks, Rules
@@ -85,9 +86,7 @@ def check_sizes(**sizes: int) -> None:
 
 def check_room(length, tokens: int, capacity: int) -> None:
     """Refuse tokens that do not fit; a length under trace was checked by the caller."""
-    if tokens > capacity or not (
-        isinstance(length, jax.core.Tracer) or length + tokens <= capacity
-    ):
+    if tokens > capacity or not (isinstance(length, Tracer) or length + tokens <= capacity):
         raise SpecError(f"{tokens} more tokens after {length}: the cache holds {capacity}")
 
 

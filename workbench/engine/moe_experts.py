@@ -11,6 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.core import Tracer
 
 from workbench.engine.matmul import COMPILER_OPTIONS, Packed, matmul
 from workbench.engine.moe import Router, Routing, route
@@ -125,7 +126,7 @@ def run(experts: Experts, x, routing: Routing) -> Array:
             "must be (ff, hidden), the same, and (hidden, ff)"
         )
     # JAX takes compiler options for the outermost jit only
-    traced = isinstance(x, jax.core.Tracer)
+    traced = isinstance(x, Tracer)
     return (_run if traced else _compiled)(experts, x, routing)
 
 

@@ -136,7 +136,8 @@ def _rotate(x, positions, factors, rope: Rope) -> Array:
         turned = _turn(turned[..., 0::2], turned[..., 1::2], cos, sin)
         turned = jnp.stack(turned, -1).reshape(*x.shape[:-1], rope.dims)
     else:
-        turned = jnp.concatenate(_turn(*jnp.split(turned, 2, -1), cos, sin), -1)
+        first, second = jnp.split(turned, 2, -1)
+        turned = jnp.concatenate(_turn(first, second, cos, sin), -1)
     return jnp.concatenate([turned.astype(x.dtype), rest], -1)
 
 
