@@ -127,20 +127,23 @@ def _decode_codes(packed: Packed, layout: Layout, x: jax.Array, at) -> jax.Array
     groups = x.reshape(packed.planes[0].shape[-3], -1, layout.group)
     sums = groups.sum(-1)[..., None]
     coefficients = _coefficients(layout, groups)
-    total = 0.0
-    for g in range(groups.shape[1]):
-        dot = _group_dot(packed.planes, layout, coefficients, g, at) - layout.offset * sums[:, g]
-        share = g / groups.shape[1]
-        total = total + _scale_at(packed.scale, packed.sub, share, at) * dot
-        if packed.floor is not None:
-            total = total + _scale_at(packed.floor, packed.subfloor, share, at) * sums[:, g]
-    return total
+    dots = [
+        _group_dot(packed.planes, layout, coefficients, g, at) - layout.offset * sums[:, g]
+        for g in range(groups.shape[1])
+    ]
+    total = _scaled_sum(packed.scale, packed.sub, dots, at)
+    if packed.floor is None:
+        return total
+    inputs = [sums[:, g] for g in range(groups.shape[1])]
+    return total + _scaled_sum(packed.floor, packed.subfloor, inputs, at)
 
 
-def _scale_at(scale: jax.Array, sub: jax.Array | None, share: float, at) -> jax.Array:
-    """Return scale·sub (row blocks, chunks, lanes) of the group that starts at `share` of a chunk."""
-    scale = at(scale, int(share * scale.shape[-2])).astype(jnp.float32)
-    return scale if sub is None else scale * at(sub, int(share * sub.shape[-2])).astype(jnp.float32)
+def _scaled_sum(scale: jax.Array, sub: jax.Array | None, terms: list[jax.Array], at) -> jax.Array:
+    """Return Σ scale·sub·term over a chunk's groups; with `sub`, all share one scale."""
+    factors = scale if sub is None else sub
+    scaled = (at(factors, g).astype(jnp.float32) * term for g, term in enumerate(terms))
+    total = functools.reduce(operator.add, scaled)
+    return total if sub is None else at(scale, 0).astype(jnp.float32) * total
 
 
 def _coefficients(layout: Layout, groups: jax.Array) -> list[jax.Array]:
@@ -169,8 +172,10 @@ def _group_dot(planes, layout: Layout, coefficients, g: int, at) -> jax.Array:
 
 
 def _low(byte: jax.Array, bits: int) -> jax.Array:
-    masked = byte if bits == 8 else byte & jnp.uint8(2**bits - 1)
-    return masked.astype(jnp.float32)
+    """Return the low `bits` as float32; widened before masking, so that slots share the widening."""
+    if bits == 8:
+        return byte.astype(jnp.float32)
+    return (byte.astype(jnp.int32) & jnp.int32(2**bits - 1)).astype(jnp.float32)
 
 
 def prefill(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax.Array:
