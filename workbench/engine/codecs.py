@@ -17,7 +17,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from workbench import results
 from workbench.engine.codecs_bits import LAYOUTS, Fields, Layout, read, write
 from workbench.engine.codecs_search import search, value_of
 from workbench.errors import SpecError, UnknownNameError
@@ -69,6 +68,8 @@ def errors(weights: jax.Array, formats: list[str]):
         A Dataset over `quant`: bits_per_weight, quant_rmse, quant_max_error (in the weights' unit)
         and sqnr = 10 log10(Σw² / Σ(w - ŵ)²) in dB.
     """
+    from workbench import results
+
     weights = jnp.asarray(weights)
     rows = [_errors_of(name, weights) for name in formats]
     names = ("bits_per_weight", "quant_rmse", "quant_max_error", "sqnr")

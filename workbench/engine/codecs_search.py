@@ -6,7 +6,7 @@ every group tries the neighbours of its rounded scale. ggml's reference does the
 """
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -103,8 +103,8 @@ class _Rounding(NamedTuple):
     unit: jax.Array
     sub: jax.Array
     values: jax.Array  # (..., groups, group)
-    unit_floor: jax.Array | None = None
-    subfloor: jax.Array | None = None
+    unit_floor: Any = None
+    subfloor: Any = None
 
 
 def _better(a: _Rounding, b: _Rounding) -> _Rounding:

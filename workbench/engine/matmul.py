@@ -25,10 +25,12 @@ are bfloat16 in prefill of quantised types.
 import functools
 import operator
 from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.core import Tracer
 
 from workbench.engine.matmul_pack import LAYOUTS, Layout, Packed, pack
 from workbench.errors import SpecError
@@ -58,7 +60,7 @@ def matmul(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax
     if (packed.planes[0].ndim == 5) != (expert is not None):
         raise SpecError("`expert` chooses among packed experts: give it for those and only those")
     # JAX takes compiler options for the outermost jit only
-    run = _product if isinstance(x, jax.core.Tracer) else _compiled
+    run = _product if isinstance(x, Tracer) else _compiled
     return run(packed, x, expert)
 
 
@@ -228,18 +230,18 @@ def _code_tiles(block: Packed, layout: Layout) -> Iterator[jax.Array]:
 
 def _slot_codes(planes, layout: Layout, slot: int) -> jax.Array:
     """Return the codes (groups, group/slots, lanes) float32 that share a slot in the finest plane."""
-    size, codes, shift = layout.group // layout.slots, None, 0
+    size, parts, shift = layout.group // layout.slots, [], 0
     for plane, bits in zip(planes, layout.planes, strict=True):
         place, start = divmod(slot * size, layout.group * bits // 8)
         code = plane[:, start : start + size]
         if bits < 8:
             code = (code >> jnp.uint8(bits * place)) & jnp.uint8(2**bits - 1)
-        codes = code if codes is None else codes | code << jnp.uint8(shift)
+        parts.append(code << jnp.uint8(shift) if shift else code)
         shift += bits
-    return codes.astype(jnp.float32)
+    return functools.reduce(operator.or_, parts).astype(jnp.float32)
 
 
-def _per_group(scale, sub, groups: int):
+def _per_group(scale, sub, groups: int) -> Any:
     """Return scale·sub (groups, 1, lanes), or None."""
     if scale is None:
         return None

@@ -110,7 +110,7 @@ def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, ...]) -> P
 def _pack_matrix(tensor_type: str, rows: np.ndarray, shape: tuple[int, int]) -> Packed:
     """Return `rows` (out, bytes of a row) packed into NumPy arrays, a few thousand rows at a time."""
     lanes = _lanes(shape[0])
-    arrays: list[np.ndarray | None] | None = None
+    arrays: list[np.ndarray | None] = []
     for start in range(0, shape[0], _ROWS_AT_ONCE):
         fields = _fields(tensor_type, rows[start : start + _ROWS_AT_ONCE], shape[1])
         arrays = arrays or [_empty(field, shape[0], lanes) for field in fields]
@@ -118,7 +118,8 @@ def _pack_matrix(tensor_type: str, rows: np.ndarray, shape: tuple[int, int]) -> 
             if array is not None:
                 part = _into_lanes(field, lanes)
                 array[start // lanes : start // lanes + len(part)] = part
-    return Packed(tuple(arrays[:-4]), *arrays[-4:], tensor_type, tuple(shape))
+    *planes, scale, sub, floor, subfloor = arrays
+    return Packed(tuple(planes), scale, sub, floor, subfloor, tensor_type, tuple(shape))
 
 
 def _lanes(outputs: int) -> int:
@@ -164,7 +165,8 @@ def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray 
         return [weights.reshape(len(rows), -1, size), None, None, None, None]
     layout, table = LAYOUTS[tensor_type], codecs_bits.LAYOUTS[tensor_type].values
     fields = _read(tensor_type, rows.reshape(len(rows), -1, layout.nbytes))
-    codes, *scales = (None if field is None else np.asarray(field) for field in fields)
+    codes = np.asarray(fields.codes)
+    scales = [None if field is None else np.asarray(field) for field in fields[1:]]
     if not all(np.isfinite(f).all() for f in scales[::2] if f is not None):
         raise SpecError(f"{tensor_type}: a block scale is NaN or infinite; the file is damaged")
     codes = np.asarray(table, np.int8)[codes] if table else codes
