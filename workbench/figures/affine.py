@@ -14,19 +14,19 @@ _BLUE, _ORANGE = theme.PALETTE[0], theme.PALETTE[1]
 def traces() -> list:
     """Return the traces, still empty: measured tokens, their line, the law, the token now."""
     hover = "%{x:.3g} GB, %{y:.3g} ms<extra></extra>"
-    text = {"mode": "lines+text", "cliponaxis": False, "hoverinfo": "skip"}
+    text = {"mode": "lines+text", "cliponaxis": False, "hoverinfo": "skip", "showlegend": False}
     return [
         go.Scatter(
-            mode="markers", marker={"color": theme.INK, "size": 8, "opacity": 0.7},
+            mode="markers", showlegend=False, marker={"color": theme.INK, "size": 8, "opacity": 0.7},
             hovertemplate="%{customdata}<br>" + hover,
         ),
         go.Scatter(
             **text, line={"color": theme.INK, "dash": "dash", "width": 2},
-            textposition="bottom left",
+            textposition="top left",
         ),
-        go.Scatter(**text, line={"color": _BLUE, "width": 3}, textposition="top left"),
+        go.Scatter(**text, line={"color": _BLUE, "width": 3}, textposition="bottom right"),
         go.Scatter(
-            mode="markers", hovertemplate="this token: " + hover,
+            mode="markers", showlegend=False, hovertemplate="this token: " + hover,
             marker={"color": _ORANGE, "size": 13, "symbol": "diamond"},
         ),
     ]  # fmt: skip
@@ -52,8 +52,8 @@ def values(points: xr.Dataset, fitted: Line | None, law: Line, here: tuple) -> l
     nothing = {"x": [], "y": [], "text": []}
     return [
         marks | {"customdata": points.label.values},
-        nothing if fitted is None else _line(fitted, end, "measured: "),
-        _line(law, end, ""),
+        nothing if fitted is None else _line(fitted, end, "measured: ", at=0.85),
+        _line(law, end, "", at=0.45),
         {"x": [here[0] / _GB], "y": [here[1] / _MS]},
     ]
 
@@ -74,9 +74,11 @@ def words(line: Line) -> str:
     return f"{line.t0 / _MS:.3g} ms + S ÷ {line.bandwidth / theme.SHOWN['GB/s']:.3g} GB/s"
 
 
-def _line(line: Line, end: float, name: str) -> dict:
-    y = token_time(np.array([0.0, end]), line) / _MS
-    return {"x": [0.0, end / _GB], "y": list(y), "text": ["", f"{name}{words(line)}"]}
+def _line(line: Line, end: float, name: str, at: float = 1.0) -> dict:
+    """Return a line to `end` bytes, labelled at that share of its length."""
+    x = np.array([0.0, at * end, end])
+    text = ["", f" {name}{words(line)} ", ""]
+    return {"x": x / _GB, "y": token_time(x, line) / _MS, "text": text}
 
 
 def _series(index: int, name: str, ds: xr.Dataset) -> list[go.Scatter]:
@@ -87,9 +89,11 @@ def _series(index: int, name: str, ds: xr.Dataset) -> list[go.Scatter]:
         marker=look["marker"] | {"size": 10},
         hovertemplate=f"{name}: %{{x:.3g}} GB, %{{y:.3g}} ms<extra></extra>",
     )  # fmt: skip
-    drawn = _line(line, end, f"{name}: ")
+    # Neighbours are labelled on either side, so that no label lies on another line.
+    above = index % 2 == 0
+    drawn = _line(line, end, f"{name}: ", at=0.8 if above else 0.5)
     fitted = go.Scatter(
-        **drawn, mode="lines+text", line=look["line"], textposition="top left",
+        **drawn, mode="lines+text", line=look["line"], textposition="top left" if above else "bottom right",
         hoverinfo="skip", cliponaxis=False,
     )  # fmt: skip
     return [fitted, marks]

@@ -7,13 +7,14 @@ from plotly.subplots import make_subplots
 
 from workbench.figures import headroom, memory_cliff, stacked, theme
 from workbench.figures.capacity import NAMES
+from workbench.figures.panes import Pane, place
 from workbench.hardware.capacity import KINDS
 
 HEIGHT = 760
 ROWS = ("<b>needed</b>", "there is")
 _HAS = ("a model may use", "kept for the system")
 _LIMIT = theme.PALETTE[3]
-_TITLES = ("Memory left over (+) or missing (−) [GiB]", "Speed over memory")
+TITLE = "What is asked of the memory"
 
 
 def traces() -> list:
@@ -50,10 +51,8 @@ def values(ds: xr.Dataset, memory: float) -> list[dict]:
 
 def figure(ds: xr.Dataset, memory: float) -> go.Figure:
     """Draw the bars as a plain figure; arguments as for `values`."""
-    look = {"barmode": "stack", "showlegend": True, "legend": stacked.legend(1.0), "height": 260}
-    look |= {"margin": {"t": 80, "b": 50, "l": 10, "r": 10}}
-    title = {"text": "What is asked of the memory"}
-    return theme.figure(traces(), values(ds, memory), **axes(), title=title, **look)
+    look = stacked.layout(TITLE, 260)
+    return theme.figure(traces(), values(ds, memory), **axes(), height=260, **look)
 
 
 def empty(models, quants) -> go.Figure:
@@ -61,22 +60,10 @@ def empty(models, quants) -> go.Figure:
     fig = make_subplots(
         rows=2, cols=2, specs=[[{"colspan": 2}, None], [{}, {}]], row_heights=[0.25, 0.75],
         column_widths=[0.58, 0.42], horizontal_spacing=0.09, vertical_spacing=0.19,
-        subplot_titles=("", *_TITLES),
     )  # fmt: skip
-    cells = (headroom.traces(models, quants), headroom.axes())
-    places = (
-        ((traces(), axes()), 1, 1),
-        (cells, 2, 1),
-        ((memory_cliff.traces(), memory_cliff.axes()), 2, 2),
-    )
-    for (drawn, axis), row, col in places:
-        for trace in drawn:
-            fig.add_trace(trace, row=row, col=col)
-        fig.update_xaxes(axis["xaxis"], row=row, col=col)
-        fig.update_yaxes(axis["yaxis"], row=row, col=col)
-    fig.update_traces(showlegend=False, selector={"xaxis": "x3"})
-    fig.update_annotations(font_size=15, yshift=8)
-    fig.update_layout(template=theme.TEMPLATE, height=HEIGHT, barmode="stack", showlegend=True)
-    fig.update_layout(legend=stacked.legend(1.01), margin={"l": 10, "r": 10, "t": 84, "b": 50})
-    title = {"text": "What is asked of the memory", "y": 0.985, "yanchor": "top"}
-    return fig.update_layout(title=title)
+    panes = [
+        Pane(1, 1, traces(), axes()),
+        Pane(2, 1, headroom.traces(models, quants), headroom.axes(), headroom.TITLE),
+        Pane(2, 2, memory_cliff.traces(), memory_cliff.axes(), memory_cliff.TITLE),
+    ]
+    return place(fig, panes, height=HEIGHT, **stacked.layout(TITLE, HEIGHT))

@@ -6,6 +6,7 @@ import xarray as xr
 
 from workbench.figures import theme
 
+TITLE = "Memory left over (+) or missing (−) [GiB]"
 REACH = 32.0  # GiB: the colours say no more beyond
 #: Vermillion misses, blue is left over; signs and marks say the same.
 _SCALE = ((0.0, "#D55E00"), (0.4999, "#FBE3D3"), (0.5, "#D6E9F5"), (1.0, "#0072B2"))
@@ -23,8 +24,16 @@ def traces(models, quants) -> list[go.Heatmap]:
 
 def axes() -> dict[str, dict]:
     """Return the axes, the first model on top."""
-    x = {"type": "category", "showgrid": False, "title": {"text": theme.axis_title("quant")}}
-    return {"xaxis": x, "yaxis": {"type": "category", "autorange": "reversed", "showgrid": False}}
+    x = {
+        "type": "category",
+        "showgrid": False,
+        "ticks": "",
+        "title": {"text": theme.axis_title("quant")},
+    }
+    return {
+        "xaxis": x,
+        "yaxis": {"type": "category", "autorange": "reversed", "showgrid": False, "ticks": ""},
+    }
 
 
 def values(room: xr.DataArray) -> list[dict]:
@@ -39,12 +48,12 @@ def values(room: xr.DataArray) -> list[dict]:
 
 def figure(room: xr.DataArray) -> go.Figure:
     """Draw it as a plain figure; argument as for `values`."""
-    title = {"text": "Memory left over (+) or missing (−) [GiB]"}
+    title = {"text": TITLE}
     height = 150 + 32 * room.sizes["model"]
     drawn = traces(room.model.values, room.quant.values)
     return theme.figure(drawn, values(room), **axes(), height=height, title=title)
 
 
 def _cell(gib: float) -> str:
-    size = f"{abs(gib):.0f}" if abs(gib) >= 10 else f"{abs(gib):.1f}"
+    size = f"{abs(gib):.0f}" if abs(gib) >= 10 else f"{abs(gib):.2g}"
     return f"✓ +{size}" if gib >= 0 else f"✗ −{size}"

@@ -8,6 +8,7 @@ import xarray as xr
 
 from workbench.figures import theme
 
+TITLE = "Speed over memory"
 SIZES = (4, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)  # GiB
 _TICKS = [2**n for n in range(2, 10)]
 _BLUE, _ORANGE, _RED = theme.PALETTE[0], theme.PALETTE[1], theme.PALETTE[3]
@@ -18,19 +19,19 @@ def traces() -> list:
     hover = "%{x:.0f} GiB: %{y:.3g} tok/s<extra></extra>"
     return [
         go.Scatter(
-            mode="lines+markers", line={"color": _BLUE, "width": 3}, hovertemplate=hover,
+            showlegend=False, mode="lines+markers", line={"color": _BLUE, "width": 3}, hovertemplate=hover,
             marker={"color": _BLUE, "size": 7}, connectgaps=False,
         ),
         go.Scatter(
-            mode="lines+markers", line={"color": _BLUE, "width": 2, "dash": "dot"},
+            showlegend=False, mode="lines+markers", line={"color": _BLUE, "width": 2, "dash": "dot"},
             marker={"symbol": "circle-open", "size": 8}, hovertemplate="spilled, " + hover,
         ),
         go.Scatter(
-            mode="markers", marker={"color": _RED, "symbol": "x", "size": 9}, cliponaxis=False,
+            showlegend=False, mode="markers", marker={"color": _RED, "symbol": "x", "size": 9}, cliponaxis=False,
             hovertemplate="%{x:.0f} GiB: does not fit<extra></extra>",
         ),
         go.Scatter(
-            mode="markers+text", marker={"color": _ORANGE, "size": 14, "symbol": "diamond"},
+            showlegend=False, mode="markers+text", marker={"color": _ORANGE, "size": 14, "symbol": "diamond"},
             textposition="top center", cliponaxis=False, hovertemplate="set above, " + hover,
         ),
     ]  # fmt: skip
@@ -74,6 +75,6 @@ def values(curve: xr.Dataset, now: xr.Dataset, memory: float) -> list[dict]:
 
 def figure(curve: xr.Dataset, now: xr.Dataset, memory: float) -> go.Figure:
     """Draw it as a plain figure; arguments as for `values`."""
-    title = {"text": "Speed over memory"}
+    title = {"text": TITLE}
     shown = values(curve, now, memory)
     return theme.figure(traces(), shown, **axes(), height=380, title=title)

@@ -7,6 +7,7 @@ import xarray as xr
 
 from workbench.figures import theme
 
+TITLE = "What memory and arithmetic allow"
 LOW, HIGH = 0.25, 16_384.0  # FLOP/byte; one range for all, so that two machines compare by eye
 _BLUE, _ORANGE = theme.PALETTE[0], theme.PALETTE[1]
 
@@ -16,15 +17,15 @@ def traces() -> list:
     text = {"mode": "lines+text", "cliponaxis": False, "hoverinfo": "skip"}
     return [
         go.Scatter(
-            **text, line={"color": theme.INK, "dash": "dash", "width": 2}, textposition="top center"
+            **text, showlegend=False, line={"color": theme.INK, "dash": "dash", "width": 2}, textposition="top center"
         ),
-        go.Scatter(mode="lines", hoverinfo="skip", line={"color": _BLUE, "width": 3}),
+        go.Scatter(mode="lines", showlegend=False, hoverinfo="skip", line={"color": _BLUE, "width": 3}),
         go.Scatter(
-            **text, line={"color": theme.INK, "dash": "dot", "width": 1},
+            **text, showlegend=False, line={"color": theme.INK, "dash": "dot", "width": 1},
             textposition="bottom right",
         ),
         go.Scatter(
-            mode="markers+text", cliponaxis=False, textposition="bottom right",
+            mode="markers+text", showlegend=False, cliponaxis=False, textposition="bottom right",
             marker={"color": _ORANGE, "size": 11, "symbol": "diamond"},
             hovertemplate="%{text}: %{x:.3g} FLOP/byte, %{y:.3g} TFLOP/s<extra></extra>",
         ),
@@ -35,7 +36,7 @@ def axes() -> dict[str, dict]:
     """Return the axes, both logarithmic."""
     x = {"type": "log", "range": [math.log10(LOW), math.log10(HIGH)], "dtick": 1}
     x |= {"title": {"text": theme.axis_title("arithmetic_intensity")}}
-    y = {"type": "log", "title": {"text": "speed [TFLOP/s]"}, "tickformat": "~g", "dtick": 1}
+    y = {"type": "log", "title": {"text": "speed [TFLOP/s]"}, "tickformat": "~g", "dtick": "D2"}
     return {"xaxis": x, "yaxis": y}
 
 
@@ -66,6 +67,5 @@ def values(points: xr.Dataset, bandwidth: float, flops: float, efficiency: float
 
 def figure(points: xr.Dataset, bandwidth: float, flops: float, efficiency: float) -> go.Figure:
     """Draw it as a plain figure; arguments as for `values`."""
-    title = {"text": "What memory and arithmetic allow"}
     shown = values(points, bandwidth, flops, efficiency)
-    return theme.figure(traces(), shown, **axes(), height=420, title=title)
+    return theme.figure(traces(), shown, **axes(), height=420, title={"text": TITLE})

@@ -1,6 +1,7 @@
 """Predicted against measured for every row, and how wrong that is, class by class (M02)."""
 
 import functools
+import math
 
 import numpy as np
 import plotly.graph_objects as go
@@ -9,10 +10,12 @@ from plotly.subplots import make_subplots
 
 from workbench import data
 from workbench.figures import theme
+from workbench.figures.panes import Pane, place
 from workbench.specs.device import DEVICE_CLASSES
 from workbench.study import accuracy
 
 HEIGHT = 640
+_TICKS = {0.1: "0.1", 1: "1", 10: "10", 100: "100", 1e3: "1k", 1e4: "10k", 1e5: "100k"}
 BAND = 0.2
 KINDS = (*DEVICE_CLASSES, "unknown")
 NAMES = {
@@ -20,22 +23,23 @@ NAMES = {
     "apple-uma": "Apple", "intel": "Intel GPU", "npu": "NPU, phone", "sbc": "small board",
     "cpu": "CPU", "unknown": "unknown",
 }  # fmt: skip
-_ENDS = np.array([0.05, 2e5])  # token/s; one range for all, so that filters compare by eye
+#: token/s; one range for a stage, so that filters compare by eye
+ENDS = {"decode": (0.1, 2e3), "prefill": (0.5, 1e5)}
+_EVERYWHERE = np.array([1e-3, 1e7])  # token/s
 _OURS, _NAIVE = theme.PALETTE[0], theme.PALETTE[1]
-_TITLES = ("Predicted against measured, one mark a row", "Median error", "Inside the 80 % interval")
 
 
 def scatter_traces() -> list:
     """Return the marks of each class, still empty, over the line and the ±20 % band."""
     edge = {"mode": "lines", "line": {"width": 0}, "hoverinfo": "skip", "showlegend": False}
     fixed = [
-        go.Scatter(x=_ENDS, y=_ENDS * (1 - BAND), **edge),
+        go.Scatter(x=_EVERYWHERE, y=_EVERYWHERE * (1 - BAND), **edge),
         go.Scatter(
-            x=_ENDS, y=_ENDS * (1 + BAND), **edge, fill="tonexty",
+            x=_EVERYWHERE, y=_EVERYWHERE * (1 + BAND), **edge, fill="tonexty",
             fillcolor="rgba(128,128,128,0.25)",
         ),
         go.Scatter(
-            x=_ENDS, y=_ENDS, mode="lines", line={"color": theme.INK, "dash": "dash", "width": 1.5},
+            x=_EVERYWHERE, y=_EVERYWHERE, mode="lines", line={"color": theme.INK, "dash": "dash", "width": 1.5},
             hoverinfo="skip", showlegend=False,
         ),
     ]  # fmt: skip
@@ -55,31 +59,19 @@ def _marks(series: int, kind: str) -> go.Scatter:
 def bar_traces() -> list:
     """Return the bars of ours and of the naive line, still empty."""
     look = {"orientation": "h", "textposition": "outside", "cliponaxis": False}
-    hover = "%{y}: %{text}<extra></extra>"
-    return [
-        go.Bar(
-            **look, name="prediction", marker={"color": _OURS}, hovertemplate=hover,
-            showlegend=True,
-        ),
-        go.Bar(
-            **look, name="bandwidth ÷ bytes", showlegend=True, hovertemplate=hover,
-            marker={"color": _NAIVE, "pattern": {"shape": "/", "solidity": 0.3}},
-        ),
-    ]  # fmt: skip
+    look |= {"hovertemplate": "%{y}: %{text}<extra></extra>", "showlegend": False}
+    hatched = {"color": _NAIVE, "pattern": {"shape": "/", "solidity": 0.3}}
+    return [go.Bar(**look, marker={"color": _OURS}), go.Bar(**look, marker=hatched)]
 
 
 def coverage_traces() -> list:
-    """Return the marks of the coverage, still empty, and the line at 80 %."""
-    line = {"color": theme.INK, "dash": "dash", "width": 1.5}
-    return [
-        go.Scatter(x=[0.8, 0.8], y=[-0.5, len(KINDS) - 0.5], mode="lines", line=line,
-                   hoverinfo="skip", showlegend=False),
-        go.Scatter(
-            mode="markers+text", textposition="middle right", cliponaxis=False, showlegend=False,
-            marker={"color": _OURS, "size": 10, "symbol": "diamond"},
-            hovertemplate="%{y}: %{x:.0%} of %{customdata} rows<extra></extra>",
-        ),
-    ]  # fmt: skip
+    """Return the marks of the coverage, still empty."""
+    marks = go.Scatter(
+        mode="markers+text", textposition="middle right", cliponaxis=False, showlegend=False,
+        marker={"color": _OURS, "size": 10, "symbol": "diamond"},
+        hovertemplate="%{y}: %{x:.0%} of %{customdata} rows<extra></extra>",
+    )  # fmt: skip
+    return [marks]
 
 
 def values(found: xr.Dataset) -> list[dict]:
@@ -111,8 +103,7 @@ def _bars(sums: xr.Dataset, names: list[str]) -> list[dict]:
 def _coverage(sums: xr.Dataset, names: list[str]) -> list[dict]:
     share, rows = sums.coverage.values, sums.rows.values.astype(int)
     text = [f" {s:.0%}" for s in share]
-    line = {"y": [-0.5, max(len(names), 1) - 0.5]}
-    return [line, {"y": names, "x": share, "text": text, "customdata": rows}]
+    return [{"y": names, "x": share, "text": text, "customdata": rows}]
 
 
 def hover(found: xr.Dataset) -> np.ndarray:
@@ -131,35 +122,53 @@ def _hovers() -> dict[str, str]:
     }
 
 
+def axes() -> dict[str, dict[str, dict]]:
+    """Return the axes of the three views by name."""
+    log = {"type": "log", "tickvals": list(_TICKS), "ticktext": list(_TICKS.values())}
+    log |= {"range": reach("decode")}
+    names = {"type": "category", "autorange": "reversed", "showgrid": False, "ticks": ""}
+    error = {"tickformat": ".0%", "range": [0, 2.25]}
+    share = {"tickformat": ".0%", "range": [0, 1.15]}
+    return {
+        "scatter": {
+            "xaxis": log | {"title": {"text": "measured [token/s]"}},
+            "yaxis": log | {"title": {"text": "predicted [token/s]"}},
+        },
+        "error": {
+            "xaxis": error | {"title": {"text": "|predicted ÷ measured − 1|"}},
+            "yaxis": names,
+        },
+        "coverage": {"xaxis": share | {"title": {"text": "share of rows"}}, "yaxis": names},
+    }
+
+
+def reach(stage: str) -> list[float]:
+    """Return the range of both axes of the scatter for a stage of `study.accuracy.STAGES`."""
+    low, high = ENDS["prefill" if stage == "prefill" else "decode"]
+    return [math.log10(low), math.log10(high)]
+
+
 def empty() -> go.Figure:
     """Return scatter, errors and coverage in one figure, still empty."""
     fig = make_subplots(
         rows=2, cols=2, specs=[[{"rowspan": 2}, {}], [None, {}]], column_widths=[0.56, 0.44],
-        row_heights=[0.6, 0.4], horizontal_spacing=0.14, vertical_spacing=0.17,
-        subplot_titles=_TITLES,
+        row_heights=[0.6, 0.4], horizontal_spacing=0.14, vertical_spacing=0.19,
     )  # fmt: skip
-    for drawn, row, col in ((scatter_traces, 1, 1), (bar_traces, 1, 2), (coverage_traces, 2, 2)):
-        for trace in drawn():
-            fig.add_trace(trace, row=row, col=col)
-    ends = {"type": "log", "range": np.log10(_ENDS).tolist(), "dtick": 1, "exponentformat": "power"}
-    fig.update_xaxes(ends | {"title": {"text": "measured [token/s]"}}, row=1, col=1)
-    fig.update_yaxes(ends | {"title": {"text": "predicted [token/s]"}}, row=1, col=1)
-    error = {
-        "tickformat": ".0%",
-        "range": [0, 2.2],
-        "title": {"text": "|predicted ÷ measured − 1|"},
-    }
-    fig.update_xaxes(error, row=1, col=2)
-    share = {"tickformat": ".0%", "range": [0, 1.12], "title": {"text": "share of rows"}}
-    fig.update_xaxes(share, row=2, col=2)
-    fig.update_yaxes({"type": "category", "autorange": "reversed", "showgrid": False}, col=2)
-    fig.update_annotations(font_size=15, yshift=8)
-    legend = {"x": 0.012, "y": 0.985, "yanchor": "top", "font": {"size": 12}, "itemclick": False,
-              "itemdoubleclick": False}  # fmt: skip
+    on = axes()
+    panes = [
+        Pane(1, 1, scatter_traces(), on["scatter"], "Predicted against measured, a mark a row"),
+        Pane(1, 2, bar_traces(), on["error"], "Median error: prediction, and hatched the rule"),
+        Pane(2, 2, coverage_traces(), on["coverage"], "Inside the 80 % interval"),
+    ]
+    legend = {
+        "x": 0.012, "y": 0.985, "yanchor": "top", "font": {"size": 12}, "traceorder": "normal",
+        "itemclick": False, "itemdoubleclick": False,
+    }  # fmt: skip
     margin = {"l": 10, "r": 20, "t": 44, "b": 50}
-    return fig.update_layout(
-        template=theme.TEMPLATE, height=HEIGHT, showlegend=True, legend=legend, margin=margin
-    )
+    place(fig, panes, height=HEIGHT, showlegend=True, legend=legend, margin=margin)
+    wanted = {"color": theme.INK, "dash": "dash", "width": 1.5}
+    fig.add_shape(type="line", x0=0.8, x1=0.8, y0=0, y1=1, xref="x3", yref="y3 domain", line=wanted)
+    return fig
 
 
 def figure(found: xr.Dataset) -> go.Figure:

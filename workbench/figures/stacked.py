@@ -68,12 +68,22 @@ def axes(rows: Sequence[str], title: str) -> dict[str, dict]:
     return {"xaxis": {"title": {"text": title}, "rangemode": "tozero"}, "yaxis": ticks | look}
 
 
-def legend(y: float) -> dict:
-    """Return a legend in one line whose lower edge is at `y` of the figure."""
-    return {
-        "orientation": "h", "x": 0, "xanchor": "left", "y": y, "yanchor": "bottom",
+def layout(title: str, height: int) -> dict:
+    """Return the layout of a figure `height` px high on top of which such bars stand.
+
+    A title, under it the parts by name in one line or two, under them the bars.
+    """
+    over = (height - 50 - 84) / 84  # of the plotting area, as Plotly counts
+    legend = {
+        "orientation": "h", "x": 0, "xanchor": "left", "y": 1 + 0.06 / over, "yanchor": "bottom",
         "traceorder": "normal", "itemclick": False, "itemdoubleclick": False,
         "font": {"size": 12},
+    }  # fmt: skip
+    heading = {"text": title, "y": 1 - 8 / height, "yanchor": "top"}
+    margin = {"l": 10, "r": 10, "t": 84, "b": 50}
+    return {
+        "title": heading, "legend": legend, "margin": margin, "barmode": "stack",
+        "showlegend": True,
     }  # fmt: skip
 
 

@@ -7,12 +7,12 @@ from plotly.subplots import make_subplots
 
 from workbench.figures import affine, roofline, stacked, theme
 from workbench.figures.ledger import NAMES
+from workbench.figures.panes import Pane, place
 from workbench.hardware.affine import Line
 from workbench.hardware.roofline import TERMS
 
 HEIGHT = 720
 ROWS = ("bandwidth ÷ bytes", "calibrated", "<b>as set above</b>")
-_TITLES = ("What memory and arithmetic allow", "Time over bytes: measured here, and your line")
 
 
 def traces() -> list:
@@ -43,30 +43,22 @@ def values(calibrated: xr.Dataset, shown: xr.Dataset) -> list[dict]:
 
 def figure(calibrated: xr.Dataset, shown: xr.Dataset) -> go.Figure:
     """Draw the bars as a plain figure; arguments as for `values`."""
-    title = {"text": "Where one token's time goes"}
-    look = {"barmode": "stack", "showlegend": True, "legend": stacked.legend(1.0)}
-    look |= {"margin": {"t": 80, "b": 50, "l": 10, "r": 10}, "height": 300, "title": title}
-    return theme.figure(traces(), values(calibrated, shown), **axes(), **look)
+    look = stacked.layout("Where one token's time goes", 300)
+    return theme.figure(traces(), values(calibrated, shown), **axes(), height=300, **look)
 
 
 def empty() -> go.Figure:
     """Return the three views in one figure, still empty."""
     fig = make_subplots(
         rows=2, cols=2, specs=[[{"colspan": 2}, None], [{}, {}]], row_heights=[0.34, 0.66],
-        horizontal_spacing=0.1, vertical_spacing=0.2, subplot_titles=("", *_TITLES),
+        horizontal_spacing=0.1, vertical_spacing=0.2,
     )  # fmt: skip
-    for part, row, col in ((None, 1, 1), (roofline, 2, 1), (affine, 2, 2)):
-        drawn, axis = (part.traces(), part.axes()) if part else (traces(), axes())
-        for trace in drawn:
-            fig.add_trace(trace, row=row, col=col)
-        fig.update_xaxes(axis["xaxis"], row=row, col=col)
-        fig.update_yaxes(axis["yaxis"], row=row, col=col)
-    fig.update_annotations(font_size=15, yshift=8)
-    fig.update_layout(template=theme.TEMPLATE, height=HEIGHT, barmode="stack", showlegend=True)
-    fig.update_layout(legend=stacked.legend(1.01), margin={"l": 10, "r": 10, "t": 84, "b": 50})
-    fig.update_layout(title={"text": "Where one token's time goes", "y": 0.985, "yanchor": "top"})
-    fig.update_traces(showlegend=False, selector={"type": "scatter"})
-    return fig
+    panes = [
+        Pane(1, 1, traces(), axes()),
+        Pane(2, 1, roofline.traces(), roofline.axes(), roofline.TITLE),
+        Pane(2, 2, affine.traces(), affine.axes(), "Time over bytes: measured here, and your law"),
+    ]
+    return place(fig, panes, height=HEIGHT, **stacked.layout("Where one token's time goes", HEIGHT))
 
 
 def all_values(

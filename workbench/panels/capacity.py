@@ -38,9 +38,9 @@ class CapacityPanel(Panel):
         self._model = GroupedChoice(("family", "model"), choices.families(), "qwen3.6-27b")
         self._memory = widgets.Dropdown(description="memory", layout=wide)
         self._quant = widgets.Dropdown(description="format", layout=wide)
-        self._limit = DecimalSlider("limit [GiB]", 1.0, 0.5, 512.0, 0.5)
+        self._limit = DecimalSlider("limit [GiB]", 1.0, 0.5, 512.0, 0.1)
         self._default = widgets.Checkbox(
-            True, description="the system's own limit", indent=False, layout=wide
+            True, description="default limit", indent=False, layout=wide
         )
         self._offer()
         return {

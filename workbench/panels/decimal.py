@@ -31,8 +31,10 @@ class DecimalSlider(NumberSlider):
         self.observe(self._to_slider, "value")
 
     def clip(self, value: float) -> float:
-        """Return `value` moved into the range, to as many decimals as the box shows."""
-        return round(min(max(value, self.box.min), self.box.max), 3)
+        """Return the nearest value that the slider can show; a browser would move it there."""
+        low, step = self.box.min, self.box.step
+        value = min(max(value, low), self.box.max)
+        return round(low + round((value - low) / step) * step, 3)
 
     def widen(self, high: float) -> None:
         """Let the range end at `high`."""

@@ -53,7 +53,7 @@ class ScoreboardPanel(Panel):
             },
             "Which names": {
                 "name": widgets.Text(
-                    description="model or machine", placeholder="part of a name: qwen3, rtx",
+                    description="model or machine", placeholder="qwen3 rtx",
                     layout=wide,
                 ),
             },
@@ -68,6 +68,7 @@ class ScoreboardPanel(Panel):
             kept &= self._families == engine
         for word in name.lower().split():
             kept &= np.char.find(self._text, word) >= 0
+        self._reach = figures.reach(stage)
         return accuracy.pairs(self._board.isel(row=kept), stage)
 
     def figure(self) -> go.Figure:
@@ -75,8 +76,9 @@ class ScoreboardPanel(Panel):
         return figures.empty()
 
     def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
-        """Refill them."""
+        """Refill them, and turn the axes to the stage."""
         theme.fill(fig, figures.values(ds))
+        fig.update_layout({axis: {"range": self._reach} for axis in ("xaxis", "yaxis")})
 
     def status(self, ds: xr.Dataset) -> str:
         """Say how many rows there are and how wrong the prediction is."""
