@@ -30,4 +30,6 @@ def document(name: str):
 def slug(name: str) -> str:
     """Return the preset name of a canonical name: 'Apple M4 Pro 20-core GPU' -> 'apple-m4-pro-20-core-gpu'."""
     text = name.rsplit("/", 1)[-1].lower()
-    return "-".join(part for part in "".join(c if c.isalnum() or c == "." else " " for c in text).split())
+    return "-".join(
+        part for part in "".join(c if c.isalnum() or c == "." else " " for c in text).split()
+    )

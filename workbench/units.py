@@ -37,9 +37,13 @@ def parse(value: float | str, unit: str, field: str, *, positive: bool = True) -
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise SpecError(f"{field}: {value!r} is not a number; give {unit} or text such as {_example(unit)!r}") from None
+        raise SpecError(
+            f"{field}: {value!r} is not a number; give {unit} or text such as {_example(unit)!r}"
+        ) from None
     if not math.isfinite(number) or (positive and number <= 0) or number < 0:
-        raise SpecError(f"{field}: {number} must be a finite number {'above' if positive else 'of at least'} 0, in {unit}")
+        raise SpecError(
+            f"{field}: {number} must be a finite number {'above' if positive else 'of at least'} 0, in {unit}"
+        )
     return number
 
 
@@ -48,8 +52,9 @@ def _from_text(text: str, unit: str, field: str) -> float:
         return float(text)
     except ValueError:
         pass
-    import pint
     import tokenize
+
+    import pint
 
     try:
         # pint.Quantity would evaluate arithmetic; one number and one unit is all the edge accepts.
@@ -57,13 +62,26 @@ def _from_text(text: str, unit: str, field: str) -> float:
         if not spelled:
             cut = next((i for i, c in enumerate(text) if c.isalpha()), len(text))
             number, spelled = text[:cut], text[cut:]
-        return (float(number) * registry().parse_units(spelled.strip().replace("tok/", "token/"))).m_as(unit)
-    except (pint.PintError, ValueError, TypeError, AttributeError, tokenize.TokenError, AssertionError):
-        raise SpecError(f"{field}: {text[:60]!r} is not a quantity in {unit}; write for example {_example(unit)!r}") from None
+        return (
+            float(number) * registry().parse_units(spelled.strip().replace("tok/", "token/"))
+        ).m_as(unit)
+    except (
+        pint.PintError,
+        ValueError,
+        TypeError,
+        AttributeError,
+        tokenize.TokenError,
+        AssertionError,
+    ):
+        raise SpecError(
+            f"{field}: {text[:60]!r} is not a quantity in {unit}; write for example {_example(unit)!r}"
+        ) from None
 
 
 def _example(unit: str) -> str:
-    return {"byte": "32 GiB", "byte/second": "273 GB/s", "second": "85 ms", "watt": "60 W"}.get(unit, f"1 {unit}")
+    return {"byte": "32 GiB", "byte/second": "273 GB/s", "second": "85 ms", "watt": "60 W"}.get(
+        unit, f"1 {unit}"
+    )
 
 
 def human_bytes(count: float) -> str:

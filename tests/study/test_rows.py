@@ -222,22 +222,6 @@ def test_a_date_in_the_note_stands_in_for_the_build():
     assert ask(engine_version_or_build="b6000", note="Jan 2024").build == "b6000"
 
 
-@pytest.mark.parametrize(
-    ("note", "doubt"),
-    {
-        "DOUBT: F16 prefill far below the Q4 row": True, "CHECK the size": True,
-        "MTP/speculative model tag: may use speculative decoding": True,
-        "experts/layers offloaded to CPU": True, "experts on CPU (-ot exps=CPU)": True,
-        "ran on CPU or CPU+GPU mix": True, "first numbers: superseded by builds 6918": True,
-        "VRAM 19.98 GB: larger models may be partly offloaded to CPU": False, "": False,
-        "CPU only. DOUBT on size column of the source": False, "checked twice": False,
-        "idle gate, no thermal warning": False,
-    }.items(),
-)  # fmt: skip
-def test_doubt(note, doubt):
-    assert ask(note=note).doubt is doubt
-
-
 def test_best_threads_keeps_what_differs_in_more_than_threads():
     cpu = ROW | {"device": "AMD Ryzen 9 7950X", "device_class": "CPU"}
     runs = [cpu | {"threads": t, "decode_tok_s": s} for t, s in (("4", "9"), ("16", "12"))]

@@ -15,16 +15,12 @@ from workbench.specs import device_names, formats
 from workbench.specs import engine as engines
 
 #: The pools a prediction belongs to. Effects are named by them; "backend.family" is an interaction of two.
+#: `vendor` is the backend of an engine outside the llama.cpp, MLX and exllama world, `flash` tells whether flash
+#: attention was stated to be on or off, `host` whether the card sits behind a slow computer, `library`
+#: the matrix library or driver that was named.
 KEYS = (
-    "backend",
-    "era",
-    "generation",
-    "device_class",
-    "memory_type",
-    "device",
-    "family",
-    "arch",
-    "attention",
+    *("backend", "era", "generation", "device_class", "device", "family", "arch", "attention"),
+    *("vendor", "flash", "host", "library"),
 )
 
 _STAGES = {"decode": (TERMS, Coefficients), "prefill": (PREFILL_TERMS, PrefillCoefficients)}
@@ -32,8 +28,14 @@ _STAGES = {"decode": (TERMS, Coefficients), "prefill": (PREFILL_TERMS, PrefillCo
 
 def device_keys(device, engine: str, build: str = "") -> dict[str, str]:
     """Return the pools of a device that runs an engine."""
+    backend = engines.backend(engine, device.device_class)
+    usual = engines.family(engine) in engines.SCORED and device.device_class != "npu"
     return {
-        "backend": engines.backend(engine, device.device_class),
+        "backend": backend,
+        "vendor": "" if usual else backend,
+        "flash": "",
+        "host": "",
+        "library": "",
         "era": engines.era(engine, build),
         "generation": device.generation,
         "device_class": device.device_class,
@@ -43,10 +45,9 @@ def device_keys(device, engine: str, build: str = "") -> dict[str, str]:
 
 def model_keys(model) -> dict[str, str]:
     """Return the pools of a model: its architecture, and how it attends."""
+    attention = "windowed" if model.window_elements > 0 else "full"
     if model.recurrent_elements > 0:
         attention = "recurrent"
-    else:
-        attention = "windowed" if model.window_elements > 0 else "full"
     return {"arch": model.arch, "attention": attention}
 
 

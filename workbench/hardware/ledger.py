@@ -21,25 +21,21 @@ def price(load, machine, budget, decode, prefill, work) -> dict[str, jax.Array]:
         decode: roofline.Coefficients.
         prefill: roofline.PrefillCoefficients.
         work: context, batch, kv_bits, prompt and generate, as `Workload.arrays()` gives them; `depth`, the tokens
-            cached before the prompt, is 0 unless given.
+            cached before the prompt, is 0 and `ubatch` UBATCH unless given.
 
     Returns:
         name -> array; `time_s`, `prefill_time_s` and `memory_bytes` lead with a term axis.
     """
-    context, batch, kv_bits, prompt = (
-        work["context"],
-        work["batch"],
-        work["kv_bits"],
-        work["prompt"],
-    )
+    context, batch, kv_bits, prompt = (work[n] for n in ("context", "batch", "kv_bits", "prompt"))
+    ubatch = work.get("ubatch", UBATCH)
     # What must fit is the longest that the conversation gets, not its mean while decoding.
     longest = jnp.maximum(context, prompt + work["generate"])
-    needed = capacity.memory(load, longest, batch, kv_bits, UBATCH, budget.runtime)
+    needed = capacity.memory(load, longest, batch, kv_bits, ubatch, budget.runtime)
     share = capacity.resident_share(load, needed, budget.usable)
     costs = roofline.decode_costs(load, machine, context, batch, kv_bits, share)
     terms = roofline.price(costs, decode)
     costs = roofline.prefill_costs(
-        load, machine, prompt, work.get("depth", 0.0), batch, kv_bits, share, UBATCH
+        load, machine, prompt, work.get("depth", 0.0), batch, kv_bits, share, ubatch
     )
     prefill_terms = roofline.price(costs, prefill)
     step, first = terms.sum(0), prefill_terms.sum(0)

@@ -8,11 +8,14 @@ import numpy as np
 from workbench.errors import WorkbenchError
 from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
 from workbench.study import effects, fit
-from workbench.study.rows import Request, request, stored
+from workbench.study.rows import Request, is_scored, request, stored
 from workbench.study.trust import LEVELS
 
-FOLDS = 12
-SOURCE_SPREAD = 0.1  # one author's rows share a room temperature, a driver and a method: about 10 %
+FOLDS = {
+    "device": 1000,
+    "model": 12,
+}  # every device is left out alone; models are dealt to twelve fits
+DEEP = 4096  # tokens of context from which a row counts as deep
 TAIL = 0.1  # the 80 % interval leaves this share of rows out at each end
 
 
@@ -25,24 +28,27 @@ class Stage(NamedTuple):
     keys: dict[str, np.ndarray]  # pool -> (row,)
     sources: np.ndarray  # (row,)
     models: np.ndarray  # (row,)
+    sets: dict[str, np.ndarray]  # (row,) booleans: scored, moe, deep
 
 
-def stage_of(name: str, requests: list[Request]) -> Stage:
+def stage_of(name: str, pairs: list[tuple[dict, Request]]) -> Stage:
     """Return the rows that measured a stage, priced at coefficient 1."""
-    rows = [r for r in requests if getattr(r, f"{name}_tok_s") > 0]
+    pairs = [(row, r) for row, r in pairs if getattr(r, f"{name}_tok_s") > 0]
+    rows = [r for _, r in pairs]
     costs = np.array(np.broadcast_arrays(*(np.asarray(cost) for cost in costs_of(name, rows))))
     tokens = np.array([1.0 if name == "decode" else r.prompt for r in rows])
     observed = np.log(tokens / np.array([getattr(r, f"{name}_tok_s") for r in rows]))
     pools = [pools_of(r) for r in rows]
     keys = {key: np.array([p[key] for p in pools], dtype=object) for key in pools[0]}
-    return Stage(
-        name,
-        costs,
-        observed,
-        keys,
-        np.array([r.source for r in rows], dtype=object),
-        np.array([r.model.name for r in rows], dtype=object),
+    sets = {
+        "scored": np.array([is_scored(row) for row, _ in pairs]),
+        "moe": np.array([r.model.experts > 0 for r in rows]),
+        "deep": np.array([r.context >= DEEP for r in rows]),
+    }
+    sources, models = (
+        np.array(x, dtype=object) for x in ([r.source for r in rows], [r.model.name for r in rows])
     )
+    return Stage(name, costs, observed, keys, sources, models, sets)
 
 
 def pools_of(row: Request) -> dict[str, str]:
@@ -51,7 +57,7 @@ def pools_of(row: Request) -> dict[str, str]:
         coefficients.device_keys(row.device, row.engine, row.build)
         | coefficients.quant_keys(row.quant)
         | coefficients.model_keys(row.model)
-        | {"flash": row.flash, "host": row.host}
+        | {"flash": row.flash, "host": row.host, "library": row.library}
     )
 
 
@@ -60,14 +66,15 @@ def costs_of(stage: str, rows: list[Request]) -> tuple:
     load = ledger.stack([traffic.load_of(r.model, stored(r)) for r in rows])
     machine = ledger.stack([roofline.machine_of(r.device) for r in rows])
     budget = ledger.stack([capacity.budget_of(r.device) for r in rows])
-    context, prompt, depth, kv_bits = (
-        np.array([getattr(r, f) for r in rows]) for f in ("context", "prompt", "depth", "kv_bits")
+    context, prompt, depth, kv_bits, ubatch = (
+        np.array([getattr(r, f) for r in rows])
+        for f in ("context", "prompt", "depth", "kv_bits", "ubatch")
     )
-    needed = capacity.memory(load, context, 1.0, kv_bits, ledger.UBATCH, budget.runtime)
+    needed = capacity.memory(load, context, 1.0, kv_bits, ubatch, budget.runtime)
     share = capacity.resident_share(load, needed, budget.usable)
     if stage == "decode":
         return roofline.decode_costs(load, machine, context, 1.0, kv_bits, share)
-    return roofline.prefill_costs(load, machine, prompt, depth, 1.0, kv_bits, share, ledger.UBATCH)
+    return roofline.prefill_costs(load, machine, prompt, depth, 1.0, kv_bits, share, ubatch)
 
 
 def calibrate(
@@ -76,53 +83,61 @@ def calibrate(
     """Fit the coefficients and measure them on held-out devices and models.
 
     Args:
-        rows: dicts with the columns of measurements.csv; rows that cannot be understood are counted, not fitted.
+        rows: dicts with the columns of measurements.csv; rows that cannot be understood are left out.
         report: called with (what, done, of) after each fit; returning False stops and keeps what there is.
 
     Returns:
-        The table for `predict(table=...)`: effects by stage and term, `known` pools, `residuals` of held-out rows by
-        trust level and device class, and `held_out` errors.
+        The table for `predict(table=...)`: effects by stage and term with their `spread`, `known` pools, `residuals` of
+        held-out rows by trust level and device class, and `held_out` errors by what was left out.
 
     Equation: see `study.fit`. Source: Gelman & Hill, partial pooling; the terms are M01-M04, M46, M55.
     """
-    requests = _understood(rows)
-    table: dict = {"known": {}, "residuals": {}, "held_out": {}}
+    pairs = _understood(rows)
+    table: dict = {"known": {}, "residuals": {}, "held_out": {}, "spread": {}}
     for name in ("decode", "prefill"):
-        stage = stage_of(name, requests)
-        layout = effects.Layout(
-            name, stage.keys | {"source": stage.sources}, {"source": SOURCE_SPREAD}
+        stage = stage_of(name, pairs)
+        layout, measured = _problem(stage)
+        best = fit.learn(
+            layout, measured, lambda done, n=name: report(f"{n}: all rows", done, fit.ROUNDS)
         )
-        weight = fit.crowd_weight(list(stage.keys["device"]))
-        residual = {}
-        for left_out, groups in (("device", stage.keys["device"]), ("model", stage.models)):
-            predicted, theta = fit.held_out(
+        left_out = {}
+        for what, groups in (("device", stage.keys["device"]), ("model", stage.models)):
+            folds = min(FOLDS[what], len(set(groups)))
+            title = f"{name}: leaving out each {what}"
+            logs = fit.held_out(
                 layout,
-                stage.costs,
-                stage.observed,
-                weight,
-                list(groups),
-                FOLDS,
-                lambda done, what=f"{name}, leaving out one {left_out}": report(what, done, FOLDS),
+                measured,
+                best,
+                groups,
+                folds,
+                lambda done, t=title, n=folds: report(t, done, n),
             )
-            residual[left_out] = predicted - stage.observed  # log(measured speed / predicted speed)
-        table[name] = layout.table(theta)
-        table["residuals"][name] = _residuals(residual, stage.keys["device_class"])
-        table["held_out"][name] = {left_out: _errors(r) for left_out, r in residual.items()}
+            left_out[what] = logs - stage.observed  # log(measured speed / predicted speed)
+        table[name] = layout.table(best.theta)
+        table["spread"][name] = layout.spreads(best.spread) | {"noise": round(best.noise, 4)}
+        table["residuals"][name] = _residuals(left_out, stage.keys["device_class"])
+        table["held_out"][name] = {what: _reports(r, stage) for what, r in left_out.items()}
         if name == "decode":
             table["known"] = _known(stage.keys)
     return table
 
 
-def _understood(rows: Iterable[dict]) -> list[Request]:
+def _problem(stage: Stage) -> tuple[effects.Layout, fit.Rows]:
+    layout = effects.Layout(stage.name, stage.keys | {"source": stage.sources})
+    weight = fit.crowd_weight(stage.keys["device"])
+    return layout, fit.Rows(stage.costs, stage.observed, weight)
+
+
+def _understood(rows: Iterable[dict]) -> list[tuple[dict, Request]]:
     found = []
     for row in rows:
         try:
-            found.append(request(row))
+            found.append((row, request(row)))
         except WorkbenchError:
             continue
     if not found:
         raise WorkbenchError(
-            "calibrate: no row could be understood; the columns are those of datasets/measurements.csv"
+            "calibrate: no row could be understood; the columns are those of measurements.csv"
         )
     return found
 
@@ -130,16 +145,29 @@ def _understood(rows: Iterable[dict]) -> list[Request]:
 def _known(keys: dict[str, np.ndarray]) -> dict:
     counts: dict = {}
     for effect in ("device.backend", "device_class.backend"):
-        joined = [
-            "|".join(parts) for parts in zip(*(keys[f] for f in effect.split(".")), strict=True)
-        ]
-        labels, n = np.unique(joined, return_counts=True)
+        labels, n = np.unique(effects.joined(effect, keys), return_counts=True)
         counts[effect] = dict(zip(labels.tolist(), n.tolist(), strict=True))
     return counts
 
 
+def _reports(residual: np.ndarray, stage: Stage) -> dict:
+    """Return the errors over the scored rows, over parts of them, and over the other engines."""
+    scored = stage.sets["scored"]
+    chosen = {
+        "scored": scored,
+        "moe": scored & stage.sets["moe"],
+        "depth_4096": scored & stage.sets["deep"],
+        "other_engines": ~scored,
+    }
+    classes = stage.keys["device_class"]
+    by_class = {
+        str(c): _errors(residual[scored & (classes == c)]) for c in np.unique(classes[scored])
+    }
+    return {name: _errors(residual[rows]) for name, rows in chosen.items()} | {"by_class": by_class}
+
+
 def _residuals(residual: dict[str, np.ndarray], classes: np.ndarray) -> dict:
-    """Return measured/predicted at the ends of the 80 % interval, by trust level and class ("all" for small classes)."""
+    """Return measured/predicted at the ends of the 80 % interval, by trust level and class (small classes: "all")."""
     held = {"measured": residual["model"], "calibrated": residual["device"]}
     ends = {level: _ends_by_class(values, classes) for level, values in held.items()}
     # Beyond what was calibrated there is nothing to measure: twice the width, in log, of the worst measured level.
@@ -163,14 +191,19 @@ def _ends_by_class(values: np.ndarray, classes: np.ndarray) -> dict[str, list[fl
 
 def _ends(values: np.ndarray) -> list[float]:
     values = values[np.isfinite(values)]
-    return [round(float(np.exp(q)), 4) for q in np.quantile(values, [TAIL, 1 - TAIL])]
+    low, high = np.exp(np.quantile(values, [TAIL, 1 - TAIL]))
+    # A class that was wrong in one direction still holds its own prediction.
+    return [round(float(min(low, 1.0)), 4), round(float(max(high, 1.0)), 4)]
 
 
 def _errors(residual: np.ndarray) -> dict:
     error = np.abs(np.exp(-residual[np.isfinite(residual)]) - 1)  # |predicted / measured - 1|
+    if not len(error):
+        return {"n": 0}
+    middle, upper = np.quantile(error, [0.5, 0.75])
     return {
         "n": len(error),
-        "median_ape": round(float(np.median(error)), 4),
-        "p75_ape": round(float(np.quantile(error, 0.75)), 4),
+        "median_ape": round(float(middle), 4),
+        "p75_ape": round(float(upper), 4),
         "mape": round(float(error.mean()), 4),
     }

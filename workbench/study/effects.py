@@ -1,52 +1,149 @@
 """The shape of the calibration: which pools may shift which coefficient, and by how much before a row is seen.
 
-A prior standard deviation of 0.15 says: generations of one backend differ by about 15 %. Small pools are thereby pulled
-towards the wider one (partial pooling); a pool without rows adds nothing.
+A spread of 0.15 says: pools differ by about 15 %. Small pools are thereby pulled towards the common value
+(partial pooling); a pool without rows adds nothing. The spreads below are first guesses that weigh as
+much as `fit.GUESS` pools; the rows decide the rest (`fit.learn_spreads`).
 """
 
 import dataclasses
 import math
 
 import numpy as np
+from scipy import sparse
 
 from workbench.hardware.roofline import PREFILL_TERMS, TERMS
 
 
 @dataclasses.dataclass(frozen=True)
 class Term:
-    """One coefficient: its value before any data and the pools that shift it, pool -> prior standard deviation (log)."""
+    """A coefficient: its value and log spread before any data, and the pools that shift it with theirs."""
 
     start: float
     spread: float
     effects: dict[str, float]
 
 
+#: Effects of which a single pool may be far out: their priors have long tails.
+ODD = ("device", "source")
+
+#: One author's rows share a machine's temperature, a driver and a method. Fitted, then forgotten: nobody
+#: asks for a prediction of what a certain author would measure.
+SOURCE = {"source": 0.1}
+
 DECODE = {
-    "weights": Term(1.2, 0.2, {"backend": 0.15, "generation": 0.12, "device_class": 0.12, "backend.family": 0.08,
-                               "family": 0.1, "backend.era": 0.08}),
+    "weights": Term(
+        1.2,
+        0.2,
+        {
+            "backend": 0.1,
+            "generation": 0.1,
+            "device_class": 0.1,
+            "family": 0.06,
+            "backend.family": 0.06,
+            "backend.era": 0.06,
+            "vendor": 0.3,
+        },
+    ),
     "spill": Term(1.0, 0.3, {}),
-    "kv": Term(1.3, 0.3, {"backend": 0.3, "generation": 0.15, "backend.era": 0.3}),
-    "attention": Term(1.0, 1.0, {"backend": 0.5, "backend.era": 0.5, "attention": 0.5}),
-    "compute": Term(1.0, 1.0, {"backend": 0.5, "device_class": 0.5, "generation": 0.3, "family": 0.5, "backend.family": 0.4}),
-    "dispatch": Term(20.0, 1.0, {"backend": 0.5, "generation": 0.3, "backend.era": 0.3, "arch": 0.3, "attention": 0.3}),
-    "routing": Term(20.0, 1.0, {"backend": 0.5, "generation": 0.3, "backend.era": 0.3}),
-    "fixed": Term(0.3, 1.0, {"backend": 0.5, "generation": 0.3}),
-    "machine": Term(1.0, 0.01, {"device": 0.15}),
-}  # fmt: skip
+    "kv": Term(
+        1.3,
+        0.3,
+        {
+            "backend": 0.3,
+            "generation": 0.15,
+            "backend.era": 0.2,
+            "backend.flash": 0.4,
+            "vendor": 0.4,
+        },
+    ),
+    "attention": Term(
+        1.0,
+        1.0,
+        {
+            "backend": 0.5,
+            "backend.era": 0.3,
+            "attention": 0.4,
+            "backend.flash": 0.5,
+            "library": 0.2,
+        },
+    ),
+    "compute": Term(
+        1.0,
+        1.0,
+        {
+            "backend": 0.5,
+            "device_class": 0.5,
+            "generation": 0.4,
+            "family": 0.5,
+            "backend.family": 0.4,
+            "host": 0.3,
+            "vendor": 0.6,
+        },
+    ),
+    "dispatch": Term(
+        20.0,
+        1.0,
+        {
+            "backend": 0.6,
+            "generation": 0.5,
+            "backend.era": 0.3,
+            "arch": 0.3,
+            "attention": 0.3,
+            "host": 0.7,
+            "vendor": 0.6,
+        },
+    ),
+    "routing": Term(20.0, 1.0, {"backend": 0.4, "generation": 0.4, "backend.era": 0.3}),
+    "fixed": Term(0.3, 1.0, {"backend": 0.5, "generation": 0.4, "host": 0.9}),
+    "machine": Term(1.0, 0.01, {"device": 0.15, "arch": 0.05, "backend.arch": 0.05}),
+}
 
 PREFILL = {
     "weights": Term(1.2, 0.2, {"backend": 0.2}),
     "spill": Term(1.0, 0.3, {}),
     "kv": Term(1.3, 0.3, {}),
-    "attention": Term(3.0, 0.5, {"backend": 0.5, "generation": 0.3, "backend.era": 0.5}),
-    "dense": Term(2.0, 0.5, {"backend": 0.5, "device_class": 0.3, "generation": 0.3, "family": 0.2,
-                             "backend.family": 0.2, "backend.era": 0.3}),
-    "experts": Term(3.0, 0.5, {"backend": 0.5, "device_class": 0.3, "generation": 0.3, "family": 0.2,
-                               "backend.era": 0.3}),
-    "dispatch": Term(30.0, 1.0, {"backend": 0.5}),
-    "fixed": Term(1.0, 1.0, {"backend": 0.5}),
-    "machine": Term(1.0, 0.01, {"device": 0.3}),
-}  # fmt: skip
+    "attention": Term(
+        3.0,
+        0.5,
+        {
+            "backend": 0.5,
+            "generation": 0.3,
+            "backend.era": 0.5,
+            "backend.flash": 0.5,
+            "library": 0.3,
+        },
+    ),
+    "dense": Term(
+        2.0,
+        0.5,
+        {
+            "backend": 0.4,
+            "device_class": 0.3,
+            "generation": 0.3,
+            "family": 0.2,
+            "backend.family": 0.2,
+            "backend.era": 0.3,
+            "library": 0.3,
+            "vendor": 0.5,
+        },
+    ),
+    "experts": Term(
+        3.0,
+        0.5,
+        {
+            "backend": 0.4,
+            "device_class": 0.3,
+            "generation": 0.3,
+            "family": 0.2,
+            "backend.family": 0.2,
+            "backend.era": 0.3,
+            "library": 0.3,
+        },
+    ),
+    "dispatch": Term(30.0, 1.0, {"backend": 0.5, "generation": 0.3}),
+    "fixed": Term(1.0, 1.0, {"backend": 0.5, "host": 0.9}),
+    "machine": Term(1.0, 0.01, {"device": 0.3, "arch": 0.1, "backend.arch": 0.1}),
+}
 
 STAGES = {
     "decode": (DECODE, (*TERMS, "machine")),
@@ -55,58 +152,69 @@ STAGES = {
 
 
 class Layout:
-    """Where in one parameter vector each effect of each pool sits, for a set of rows."""
+    """Where in one parameter vector each effect of each pool sits, for a set of rows.
 
-    def __init__(
-        self, stage: str, keys: dict[str, np.ndarray], extra: dict[str, float] | None = None
-    ):
-        """Lay out the parameters of a stage.
+    `design` (term x row, parameter) adds the effects of a row up to its log coefficients, term after term.
+    `slots` maps (term, effect) to {pool: place}. `start` and `spread` (parameter,) are the priors; `odd` marks
+    effects of single devices and authors, which may be far out without moving their pools.
+    """
 
-        Args:
-            stage: "decode" or "prefill".
-            keys: pool -> labels (row,).
-            extra: further effects of the machine factor that are fitted but not kept, pool -> prior spread.
-        """
-        self.terms, order = STAGES[stage]
-        self.start, self.spread, self.odd, self.index, self.slots = [], [], [], [], {}
-        rows = len(next(iter(keys.values())))
-        for name in order:
+    def __init__(self, stage: str, keys: dict[str, np.ndarray]):
+        """Lay out the parameters of a stage for rows whose pools are `keys`: name -> labels (row,)."""
+        self.terms, self.order = STAGES[stage]
+        self.slots: dict[tuple[str, str], dict[str, int]] = {}
+        start: list[float] = []
+        spread: list[float] = []
+        odd: list[bool] = []
+        places: list[np.ndarray] = []
+        blocks: list[np.ndarray] = []
+        for block, name in enumerate(self.order):
             term = self.terms[name]
-            effects = term.effects | (extra or {} if name == "machine" else {})
-            base = self._add(name, "", {"": 0}, math.log(term.start), term.spread)
-            columns = [np.full(rows, base)]
-            for effect, spread in effects.items():
-                labels = [
-                    "|".join(parts)
-                    for parts in zip(*(keys[f] for f in effect.split(".")), strict=True)
-                ]
-                places = {label: i for i, label in enumerate(dict.fromkeys(labels))}
-                first = self._add(name, effect, places, 0.0, spread)
-                columns.append(np.array([first + places[label] for label in labels]))
-            self.index.append(np.stack(columns))  # (effect, row)
-        self.start, self.spread, self.odd = (
-            np.array(a) for a in (self.start, self.spread, self.odd)
-        )
+            pools = {"": ([""] * len(keys["device"]), math.log(term.start), term.spread)}
+            effects = term.effects | (SOURCE if name == "machine" else {})
+            pools |= {effect: (joined(effect, keys), 0.0, s) for effect, s in effects.items()}
+            for effect, (labels, value, width) in pools.items():
+                found = {label: len(start) + i for i, label in enumerate(dict.fromkeys(labels))}
+                self.slots[name, effect] = found
+                start += [value] * len(found)
+                spread += [width] * len(found)
+                odd += [effect in ODD] * len(found)
+                places.append(np.array([found[label] for label in labels]))
+                blocks.append(block * len(labels) + np.arange(len(labels)))
+        self.start, self.spread, self.odd = np.array(start), np.array(spread), np.array(odd)
+        column, row = np.concatenate(places), np.concatenate(blocks)
+        shape = (len(self.order) * len(keys["device"]), len(start))
+        self.design = sparse.csr_matrix((np.ones(len(row)), (row, column)), shape=shape)
 
-    def _add(
-        self, term: str, effect: str, places: dict[str, int], start: float, spread: float
-    ) -> int:
-        first = len(self.start)
-        self.slots[term, effect] = {label: first + i for label, i in places.items()}
-        self.start += [start] * len(places)
-        self.spread += [spread] * len(places)
-        self.odd += [term == "machine" and bool(effect)] * len(places)
-        return first
+    def groups(self) -> list[np.ndarray]:
+        """Return the places of each effect: the sets of parameters that share a spread."""
+        return [np.array(list(p.values())) for (_, effect), p in self.slots.items() if effect]
+
+    def seen(self, rows: np.ndarray) -> np.ndarray:
+        """Return which parameters (parameter,) the rows marked True inform."""
+        return np.asarray(self.design[np.tile(rows, len(self.order))].sum(axis=0)).ravel() > 0
 
     def table(self, theta: np.ndarray) -> dict:
         """Return the fitted effects as the nested table that `coefficients.resolve` reads."""
-        kept = {}
+        kept: dict[str, dict] = {}
         for (term, effect), places in self.slots.items():
+            values = {label: round(float(theta[place]), 5) for label, place in places.items()}
             if effect == "":
-                kept[term] = {"base": round(float(theta[places[""]]), 5), "effects": {}}
+                kept[term] = {"base": values[""], "effects": {}}
             elif effect in self.terms[term].effects:
-                values = {label: round(float(theta[i]), 5) for label, i in places.items()}
-                kept[term]["effects"][effect] = {
-                    label: v for label, v in values.items() if abs(v) >= 5e-4
-                }
+                moved = {label: value for label, value in values.items() if abs(value) >= 5e-4}
+                kept[term]["effects"][effect] = moved
         return kept
+
+    def spreads(self, spread: np.ndarray) -> dict[str, float]:
+        """Return the spread of each effect, "term:effect" -> standard deviation of the log coefficient."""
+        return {
+            f"{term}:{effect}": round(float(spread[next(iter(places.values()))]), 4)
+            for (term, effect), places in self.slots.items()
+            if effect
+        }
+
+
+def joined(effect: str, keys: dict[str, np.ndarray]) -> list[str]:
+    """Return the pool of each row under an effect: "backend.family" -> "cuda|kquant"."""
+    return ["|".join(parts) for parts in zip(*(keys[f] for f in effect.split(".")), strict=True)]

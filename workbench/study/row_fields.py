@@ -4,6 +4,7 @@ import math
 import re
 
 from workbench.errors import SpecError
+from workbench.hardware.ledger import UBATCH
 from workbench.specs.workload import KV_TYPES
 from workbench.units import GB, GiB
 
@@ -19,11 +20,6 @@ _SWITCH = {
     **dict.fromkeys(("1", "1.0", "on", "yes", "true", "enabled", "fa"), "on"),
     **dict.fromkeys(("0", "0.0", "off", "no", "false", "disabled"), "off"),
 }
-_DOUBT = re.compile(
-    r"DOUBT(?! on size)|\bCHECK\b|speculative|\bMTP\b|draft model|superseded|paging suspected|swapping"
-    r"|CPU\+GPU|GPU/CPU|(?<!may be partly )offloaded to CPU|exps=CPU|n-cpu-moe|ngl[= ]?0\b|partial offload"
-    r"|thermal(ly)? throttl|on battery|noisy"
-)
 
 
 def text(row: dict, field: str) -> str:
@@ -133,12 +129,21 @@ def kv_bits(row: dict) -> float:
 
 def flash(row: dict) -> str:
     """Return whether flash attention was "on" or "off", or "" where the row does not say."""
+    if "no FA" in text(row, "note"):
+        return "off"
     return _SWITCH.get(text(row, "flash_attn").lower(), "")
 
 
-def doubt(row: dict) -> bool:
-    """Tell whether the note doubts the row, or says that more than plain decoding on one device went on."""
-    return bool(_DOUBT.search(text(row, "note")))
+def library(row: dict) -> str:
+    """Return the matrix library or driver that the note names, or ""."""
+    note = text(row, "note").lower()
+    return next((name for name in ("hipblaslt", "rocwmma", "amdvlk", "radv") if name in note), "")
+
+
+def ubatch(row: dict) -> float:
+    """Return the tokens of one prefill pass: stated, else llama.cpp's default."""
+    stated = optional(row, "ubatch")
+    return UBATCH if math.isnan(stated) or stated < 16 else stated
 
 
 def _kv_type(name: str) -> float:

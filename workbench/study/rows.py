@@ -32,10 +32,11 @@ class Request(NamedTuple):
     threads: float
     flash: str  # "on", "off", or "" where the row does not say
     host: str  # "slow" behind a single-board computer, else ""
+    library: str  # kernels or driver that the note names: "hipblaslt", "rocwmma", "amdvlk", "radv", or ""
+    ubatch: float  # tokens of one prefill pass
     decode_tok_s: float
     prefill_tok_s: float
     source: str
-    doubt: bool = False  # the note doubts the row, or says that it did more than plain decoding
 
 
 def is_scored(row: dict) -> bool:
@@ -102,10 +103,11 @@ def request(row: dict) -> Request:
         threads=optional(row, "threads"),
         flash=row_fields.flash(row),
         host="slow" if "GPU behind" in text(row, "note") else "",
+        library=row_fields.library(row),
+        ubatch=row_fields.ubatch(row),
         decode_tok_s=number(row, "decode_tok_s"),
         prefill_tok_s=number(row, "prefill_tok_s"),
         source=text(row, "source"),
-        doubt=row_fields.doubt(row),
     )
 
 
@@ -117,7 +119,8 @@ def _work(row: dict) -> dict[str, float]:
     return {
         "prompt": 512.0 if math.isnan(prompt) or prompt == 0 else prompt,
         "context": before + (_GENERATED if math.isnan(generated) else generated) / 2,
-        "depth": 0.0 if math.isnan(depth) else depth,
+        # A depth equal to the prompt is the prompt itself, which is cached once it is prefilled.
+        "depth": 0.0 if math.isnan(depth) or depth == prompt else depth,
     }
 
 

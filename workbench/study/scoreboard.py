@@ -153,7 +153,7 @@ def _price(listed: list[Asked], table: dict) -> dict[str, np.ndarray]:
         return {}
     requests = [asked.request for asked in listed]
     keys = {k: np.array([a.pools[k] for a in listed], dtype=object) for k in listed[0].pools}
-    fields = ("context", "kv_bits", "prompt", "depth")
+    fields = ("context", "kv_bits", "prompt", "depth", "ubatch")
     work = {name: np.array([getattr(r, name) for r in requests]) for name in fields}
     inputs = (
         ledger.stack([asked.load for asked in listed]),

@@ -1,4 +1,4 @@
-"""How far a prediction can be trusted: which pools calibration saw, and how wrong held-out predictions of that kind were."""
+"""How far a prediction can be trusted: what calibration saw, and how wrong held-out predictions of that kind were."""
 
 import numpy as np
 
