@@ -3,9 +3,11 @@
 import dataclasses
 import json
 import math
+import warnings
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
@@ -17,12 +19,13 @@ from workbench.specs import formats
 from workbench.specs.device import Device
 from workbench.specs.model import Model
 from workbench.specs.workload import KV_TYPES, Workload
-from workbench.study.predict import predict
+from workbench.study.predict import BeyondContext, predict
 
 #: What 1 % more of a number does to the speed is reported for these; the device's fields come first.
-_DEVICE_NUMBERS = ("bandwidth", "flops", "memory", "link", "host_bandwidth")
+_NUMBERS = ("bandwidth", "flops", "memory", "link", "host_bandwidth")
 _LADDER = ("Q8_0", "Q6_K", "Q5_K_M", "Q4_K_M", "IQ4_XS", "Q3_K_M")
 _MLX_LADDER = ("MLX 8bit", "MLX 6bit", "MLX 4bit")
+_STAGES = ("decode", "prefill")
 _WORTH = 1.02  # a gain below 2 % is not worth a line
 
 
@@ -134,7 +137,6 @@ def explain(ds: xr.Dataset) -> xr.Dataset:
 
 def elasticities(asked: Question) -> dict[str, float]:
     """Return d log(tok/s) / d log(number) for the numbers of the device, the bytes per weight and the context."""
-    table = coefficients.table()
     keys = {
         name: np.array([label], dtype=object)
         for name, label in (
@@ -143,46 +145,41 @@ def elasticities(asked: Question) -> dict[str, float]:
             | coefficients.model_keys(asked.model)
         ).items()
     }
-    decode, prefill = (
-        jax.tree.map(lambda a: a[0], coefficients.resolve(keys, stage, table))
-        for stage in ("decode", "prefill")
+    table = coefficients.table()
+    decode, prefill = (coefficients.resolve(keys, stage, table) for stage in _STAGES)
+    load = traffic.load_of(asked.model, formats.weight_bytes(asked.model, asked.quant))
+    numbers = (asked.work.arrays(), load, decode, prefill, asked.wired_limit)
+    numbers = jax.tree.map(lambda x: np.float64(np.squeeze(x)), numbers)
+    # Names are static to JAX: without them one compilation serves every machine of a class.
+    device = dataclasses.replace(
+        asked.device, name="", generation="", source="", note="", memory_options=()
     )
-    stored = formats.weight_bytes(asked.model, asked.quant)
-    work = {name: float(value) for name, value in asked.work.arrays().items()}
-
-    def log_speed(device: Device, scale: dict[str, float]):
-        load = traffic.load_of(asked.model, stored)
-        load = load._replace(
-            **{
-                f: getattr(load, f) * scale["bytes per weight"]
-                for f in ("dense_bytes", "expert_bytes", "resident_bytes")
-            }
-        )
-        priced = ledger.price(
-            load,
-            roofline.machine_of(device),
-            capacity.budget_of(device, asked.wired_limit),
-            decode,
-            prefill,
-            work | {"context": work["context"] * scale["context"]},
-        )
-        return jax.numpy.log(priced["decode_tok_s"])
-
-    by_device, by_scale = jax.grad(log_speed, argnums=(0, 1))(
-        asked.device, {"bytes per weight": 1.0, "context": 1.0}
-    )
-    found = {
-        name: float(getattr(by_device, name) * getattr(asked.device, name))
-        for name in _DEVICE_NUMBERS
-    }
+    device = jax.tree.map(np.float64, device)
+    scale = {"bytes per weight": np.float64(1), "context": np.float64(1)}
+    by_device, by_scale = _slopes(device, scale, *numbers)
+    found = {name: float(getattr(by_device, name) * getattr(device, name)) for name in _NUMBERS}
     found |= {name: float(value) for name, value in by_scale.items()}
     return {name: 0.0 if math.isnan(value) else value for name, value in found.items()}
+
+
+def _log_speed(device: Device, scale: dict, work: dict, load, decode, prefill, wired_limit):
+    weights = ("dense_bytes", "expert_bytes", "resident_bytes")
+    load = load._replace(**{f: getattr(load, f) * scale["bytes per weight"] for f in weights})
+    machine, budget = roofline.machine_of(device), capacity.budget_of(device, wired_limit)
+    work = work | {"context": work["context"] * scale["context"]}
+    priced = ledger.price(load, machine, budget, decode, prefill, work)
+    return jnp.log(priced["decode_tok_s"])
+
+
+_slopes = jax.jit(jax.grad(_log_speed, argnums=(0, 1)))
 
 
 def _fixes(asked: Question, ds: xr.Dataset) -> list[tuple[str, float, float, bool]]:
     """Return (what to do, tok/s after it, times the speed now, fits), best first."""
     now = ds.decode_tok_s.item()
-    tried = [(label, changed.predict()) for label, changed in _changes(asked, ds)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", BeyondContext)  # the question itself has warned already
+        tried = [(label, changed.predict()) for label, changed in _changes(asked, ds)]
     ranked = [
         (label, after.decode_tok_s.item(), after.decode_tok_s.item() / now, bool(after.fits))
         for label, after in tried
@@ -246,7 +243,8 @@ def verdict(ds: xr.Dataset) -> str:
     step = float(ds.time_s.sum())
     bound = str(ds.bound.item())
     share = float(ds.time_s.sel(term=bound)) / step
-    speed = f"{ds.decode_tok_s.item():.3g} tok/s (80 % of measured cases: {ds.lower.item():.3g} to {ds.upper.item():.3g})"
+    low, high = ds.lower.item(), ds.upper.item()
+    speed = f"{ds.decode_tok_s.item():.3g} tok/s (80 % of measured cases: {low:.3g} to {high:.3g})"
     gib = 2**30
     need, have = float(ds.memory_bytes.sum()) / gib, ds.usable_bytes.item() / gib
     fit = (

@@ -76,21 +76,11 @@ def predict(
     }
     dims = tuple(coords)
     keys = _keys(models, devices, quants, engine, build, dims)
+    loads = [traffic.load_of(m, formats.weight_bytes(m, q)) for m in models for q in quants]
     inputs = (
-        _along(
-            ledger.stack(
-                [traffic.load_of(m, formats.weight_bytes(m, q)) for m in models for q in quants]
-            ),
-            dims,
-            model=len(models),
-            quant=len(quants),
-        ),
-        _along(ledger.stack([roofline.machine_of(d) for d in devices]), dims, device=len(devices)),
-        _along(
-            ledger.stack([capacity.budget_of(d, wired_limit) for d in devices]),
-            dims,
-            device=len(devices),
-        ),
+        _along(loads, dims, model=len(models), quant=len(quants)),
+        _along([roofline.machine_of(d) for d in devices], dims, device=len(devices)),
+        _along([capacity.budget_of(d, wired_limit) for d in devices], dims, device=len(devices)),
         coefficients.resolve(keys, "decode", table),
         coefficients.resolve(keys, "prefill", table),
         {name: _axis(value, dims) for name, value in work.arrays().items()},
@@ -139,7 +129,9 @@ def _keys(models, devices, quants, engine: str, build: str, dims: tuple) -> dict
     }
 
 
-def _along(arrays, dims: tuple, **sizes: int):
+def _along(tuples: list, dims: tuple, **sizes: int):
+    """Stack Loads, Machines or Budgets into one of arrays that vary along the dimensions in `sizes`."""
+    arrays = ledger.stack(tuples)
     return type(arrays)(*(_reshape(array, dims, sizes) for array in arrays))
 
 
