@@ -55,5 +55,6 @@ def figure(room: xr.DataArray) -> go.Figure:
 
 
 def _cell(gib: float) -> str:
-    size = f"{abs(gib):.0f}" if abs(gib) >= 10 else f"{abs(gib):.2g}"
+    digits = 0 if abs(gib) >= 10 else 1 if abs(gib) >= 0.05 else 2
+    size = f"{abs(gib):.{digits}f}"
     return f"✓ +{size}" if gib >= 0 else f"✗ −{size}"
