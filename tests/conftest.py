@@ -4,11 +4,16 @@ from pathlib import Path
 
 import jax
 import pytest
+from hypothesis import settings
 
 import workbench  # noqa: F401  (switches JAX to 64 bits, as it does for every user)
 
 # A float32 meeting a float64, or an int meeting a float, is a slip until proven otherwise.
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+
+# The first example compiles, and the machines that run these tests are slow: time limits would only flake.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -16,27 +16,30 @@ from workbench.specs import engine as engines
 
 #: The pools a prediction belongs to. Effects are named by them; "backend.family" is an interaction of two.
 #: `vendor` is the backend of an engine outside the llama.cpp, MLX and exllama world, `flash` tells whether flash
-#: attention was stated to be on or off, `host` whether the card sits behind a slow computer, `library`
+#: attention is known to be on or off, `host` whether the card sits behind a slow computer, `library`
 #: the matrix library or driver that was named.
 KEYS = (
     *("backend", "era", "generation", "device_class", "device", "family", "arch", "attention"),
     *("vendor", "flash", "host", "library"),
 )
 
+#: llama.cpp turns flash attention on by itself from this era on: the default since August 2025 (PR #15434).
+FLASH_SINCE = "2026"
+
 _STAGES = {"decode": (TERMS, Coefficients), "prefill": (PREFILL_TERMS, PrefillCoefficients)}
 
 
 def device_keys(device, engine: str, build: str = "") -> dict[str, str]:
     """Return the pools of a device that runs an engine."""
-    backend = engines.backend(engine, device.device_class)
+    backend, era = engines.backend(engine, device.device_class), engines.era(engine, build)
     usual = engines.family(engine) in engines.SCORED and device.device_class != "npu"
     return {
         "backend": backend,
         "vendor": "" if usual else backend,
-        "flash": "",
+        "flash": "on" if engines.family(engine) == "llama.cpp" and era >= FLASH_SINCE else "",
         "host": "",
         "library": "",
-        "era": engines.era(engine, build),
+        "era": era,
         "generation": device.generation,
         "device_class": device.device_class,
         "device": device_names.slug(device.name),
