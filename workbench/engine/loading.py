@@ -1,0 +1,267 @@
+"""From a GGUF file to a decoder in memory: mapped, packed tensor by tensor, checked before use.
+
+decoder = load("model.gguf")
+for piece in generate(decoder, "The sky is"): print(piece.text, end="")
+"""
+
+import math
+import mmap
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from workbench.engine.architectures import Architecture, architecture, rope_divisors
+from workbench.engine.decoder_weights import Stack, Weights
+from workbench.engine.matmul import pack
+from workbench.engine.matmul_pack import FLOATS, LAYOUTS
+from workbench.engine.moe_experts import Experts
+from workbench.engine.tokenizer import Tokenizer, read_tokenizer
+from workbench.errors import FileError
+from workbench.specs.gguf_header import GgufHeader, read_header
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """A model ready to run."""
+
+    path: Path
+    arch: Architecture
+    weights: Weights
+    tokenizer: Tokenizer
+
+
+def load(path: str | Path, report: Callable[[float], Any] = lambda share: None) -> Decoder:
+    """Load the decoder in the GGUF file at `path`.
+
+    Args:
+        path: the file, not split.
+        report: is told the share of the bytes that are loaded.
+
+    Raises:
+        FileError: no GGUF file, an architecture or tensor type that is not run, or tensors that
+            contradict the metadata.
+    """
+    header = read_header(path)
+    arch = architecture(header)
+    if header.parts > 1:
+        raise FileError(f"{header.path.name}: has {header.parts} parts; merge them to run it")
+    shapes = expected_shapes(arch, set(header.names))
+    _check(header, shapes)
+    tokenizer = read_tokenizer(header)
+    if tokenizer.size > arch.vocab:
+        raise FileError(
+            f"{header.path.name}: {tokenizer.size} tokens for {arch.vocab} rows of token_embd"
+        )
+    with header.path.open("rb") as file:
+        bytes_ = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        weights = _Loader(header, arch, bytes_, report).weights()
+    return Decoder(header.path, arch, weights, tokenizer)
+
+
+def expected_shapes(arch: Architecture, names: set[str]) -> dict[str, tuple[int, ...]]:
+    """Return the tensors of the decoder and their shapes, slowest dimension first.
+
+    Those that a family may lack (biases, norms of heads) are expected if layer 0 has them.
+    """
+    shapes = {"token_embd.weight": (arch.vocab, arch.hidden), "output_norm.weight": (arch.hidden,)}
+    if "output.weight" in names:
+        shapes["output.weight"] = (arch.vocab, arch.hidden)
+    if "rope_freqs.weight" in names:
+        shapes["rope_freqs.weight"] = (arch.rope.dims // 2,)
+    always, optional = _layer_shapes(arch)
+    chosen = always | {name: s for name, s in optional.items() if f"blk.0.{name}" in names}
+    layers = range(arch.layers)
+    return shapes | {f"blk.{i}.{name}": shape for i in layers for name, shape in chosen.items()}
+
+
+def _layer_shapes(arch: Architecture) -> tuple[dict[str, tuple], dict[str, tuple]]:
+    """Return the tensors that every layer has, and those that it may have."""
+    hidden, q, kv = arch.hidden, arch.heads * arch.head_dim, arch.kv_heads * arch.head_dim
+    always = {
+        "attn_q.weight": (q, hidden),
+        "attn_k.weight": (kv, hidden),
+        "attn_v.weight": (kv, hidden),
+        "attn_output.weight": (hidden, q),
+        "attn_norm.weight": (hidden,),
+        f"{arch.family.ffn_norm}.weight": (hidden,),
+    }
+    of_experts, ends = ((arch.experts,), "_exps") if arch.experts else ((), "")
+    for name, shape in _ffn_shapes(arch).items():
+        always[f"{name}{ends}.weight"] = (*of_experts, *shape)
+    optional = {
+        "attn_q_norm.weight": (arch.head_dim,),
+        "attn_k_norm.weight": (arch.head_dim,),
+        "post_attention_norm.weight": (hidden,),
+        "post_ffw_norm.weight": (hidden,),
+        "attn_sinks.weight": (arch.heads,),
+        "ffn_gate_inp.bias": (arch.experts,),
+    }
+    if arch.experts:
+        always["ffn_gate_inp.weight"] = (arch.experts, hidden)
+    biased = {**always}
+    for name, shape in biased.items():
+        if len(shape) > 1 and name != "ffn_gate_inp.weight":
+            optional[name.replace(".weight", ".bias")] = shape[:-1]
+    return always, optional
+
+
+def _ffn_shapes(arch: Architecture) -> dict[str, tuple[int, int]]:
+    up, down = (arch.ffn, arch.hidden), (arch.hidden, arch.ffn)
+    return {"ffn_gate": up, "ffn_up": up, "ffn_down": down}
+
+
+def _check(header: GgufHeader, shapes: dict[str, tuple[int, ...]]) -> None:
+    """Refuse a file that lacks a tensor, has one too many, or one of another shape or type."""
+    file, arch = header.path.name, header.metadata["general.architecture"]
+    found = dict(zip(header.names, header.shapes, strict=True))
+    if missing := sorted(shapes.keys() - found.keys()):
+        raise FileError(f"{file}: {arch} needs tensor {missing[0]!r}, which is missing")
+    if extra := sorted(found.keys() - shapes.keys()):
+        raise FileError(f"{file}: tensor {extra[0]!r} is no part of the {arch} that is run here")
+    for name, kind in zip(header.names, header.types, strict=True):
+        if found[name][::-1] != shapes[name]:
+            raise FileError(
+                f"{file}: tensor {name!r} is {found[name][::-1]}; the metadata make it {shapes[name]}"
+            )
+        if kind not in FLOATS and kind not in LAYOUTS:
+            known = ", ".join([*FLOATS, *LAYOUTS])
+            raise FileError(f"{file}: tensor {name!r} is of type {kind}; these are run: {known}")
+
+
+class _Loader:
+    """The open file, and what is still to be packed."""
+
+    def __init__(self, header: GgufHeader, arch: Architecture, bytes_: mmap.mmap, report):
+        self.arch, self.bytes, self.report, self.done = arch, bytes_, report, 0
+        self.total = int(header.nbytes.sum())
+        starts = header.data_offset + header.offsets
+        columns = zip(header.shapes, header.types, starts, header.nbytes, strict=True)
+        self.tensors = dict(zip(header.names, columns, strict=True))
+        layer0 = (re.fullmatch(r"blk\.0\.(.+)", name) for name in header.names)
+        self.roles = [match[1] for match in layer0 if match]
+
+    def weights(self) -> Weights:
+        big = [r for r in self.roles if len(self.tensors[f"blk.0.{r}"][0]) > 1]
+        matrices = [r for r in big if "_exps" not in r and r != "ffn_gate_inp.weight"]
+        vectors = [r for r in self.roles if r not in matrices and not r.endswith("_exps.weight")]
+        tied = "output.weight" not in self.tensors
+        return Weights(
+            embedding=self.packed("token_embd.weight"),
+            head=None if tied else self.packed("output.weight"),
+            output_norm=jnp.asarray(self.floats("output_norm.weight")),
+            matrices={_short(role): self.stack(role) for role in matrices},
+            vectors={_short(role): self.vectors(role) for role in vectors} | {"rope": self.rope()},
+            experts=self.experts() if self.arch.experts else None,
+        )
+
+    def raw(self, name: str) -> np.ndarray:
+        _, _, start, nbytes = self.tensors[name]
+        self.done += nbytes
+        self.report(self.done / self.total)
+        return np.frombuffer(self.bytes, np.uint8, nbytes, start)
+
+    def packed(self, name: str):
+        shape, kind, _, _ = self.tensors[name]
+        return _packed(kind, self.raw(name), shape[::-1])
+
+    def floats(self, name: str) -> np.ndarray:
+        """Return a small tensor as float32."""
+        shape, kind, _, _ = self.tensors[name]
+        return np.array(_dequantised(kind, self.raw(name)).reshape(shape[::-1]), np.float32)
+
+    def vectors(self, role: str):
+        return jnp.asarray(np.stack([self.floats(f"blk.{i}.{role}") for i in self.layers]))
+
+    def rope(self):
+        factors = self.floats("rope_freqs.weight") if "rope_freqs.weight" in self.tensors else None
+        return jnp.asarray(rope_divisors(self.arch, factors))
+
+    @property
+    def layers(self) -> range:
+        return range(self.arch.layers)
+
+    def stack(self, role: str) -> Stack:
+        kinds = [self.tensors[f"blk.{i}.{role}"][1] for i in self.layers]
+        names = [f"blk.{i}.{role}" for i in self.layers]
+        return _stack(kinds, lambda group: self.together([names[i] for i in group]))
+
+    def together(self, names: list[str]):
+        """Return matrices of one type and shape, packed one by one into one stack."""
+        return _join(self.packed(name) for name in names)(len(names))
+
+    def experts(self) -> Stack:
+        roles = [f"{name}_exps.weight" for name in ("ffn_gate", "ffn_up", "ffn_down")]
+        kinds = [tuple(self.tensors[f"blk.{i}.{r}"][1] for r in roles) for i in self.layers]
+        return _stack(kinds, lambda group: self.experts_of(roles, group))
+
+    def experts_of(self, roles: list[str], group: list[int]) -> Experts:
+        """Return the experts of some layers behind one another: (layers · experts, …)."""
+        matrices = [
+            jax.tree.map(
+                lambda leaf: leaf.reshape(-1, *leaf.shape[2:]),
+                self.together([f"blk.{i}.{role}" for i in group]),
+            )
+            for role in roles
+        ]
+        biases = [self.expert_bias(role.replace(".weight", ".bias"), group) for role in roles]
+        return Experts(*matrices, *biases, activation=self.arch.family.activation)
+
+    def expert_bias(self, role: str, group: list[int]):
+        if role not in self.roles:
+            return None
+        return jnp.asarray(np.concatenate([self.floats(f"blk.{i}.{role}") for i in group]))
+
+
+def _short(role: str) -> str:
+    return role.removesuffix(".weight")
+
+
+def _stack(kinds: list, together) -> Stack:
+    """Return the Stack of a matrix whose type in each layer is `kinds`."""
+    order = list(dict.fromkeys(kinds))
+    groups = [[i for i, kind in enumerate(kinds) if kind == one] for one in order]
+    place = {i: at for group in groups for at, i in enumerate(group)}
+    return Stack(
+        tuple(together(group) for group in groups),
+        jnp.asarray([order.index(kind) for kind in kinds], jnp.int32),
+        jnp.asarray([place[i] for i in range(len(kinds))], jnp.int32),
+    )
+
+
+def _join(parts):
+    """Return a function of how many `parts` there are that puts them behind one another."""
+
+    def join(count: int):
+        whole = None
+        for i, part in enumerate(parts):
+            if whole is None:
+                whole = jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), part)
+            whole = _put(whole, part, jnp.int32(i))
+        return whole
+
+    return join
+
+
+@partial(jax.jit, donate_argnums=0)
+def _put(whole, part, i):
+    return jax.tree.map(lambda w, p: lax.dynamic_update_index_in_dim(w, p, i, 0), whole, part)
+
+
+def _packed(kind: str, raw: np.ndarray, shape: tuple[int, ...]):
+    return pack(kind, raw, shape)
+
+
+def _dequantised(kind: str, raw: np.ndarray) -> np.ndarray:
+    if kind in FLOATS:
+        return raw.view(FLOATS[kind])
+    from workbench.engine.codecs import decode
+
+    return np.asarray(decode(kind, raw.reshape(1, -1)))
