@@ -67,7 +67,7 @@ class CapacityPanel(Panel):
         if changed == "machine":
             self._offer()
         if changed == "memory":
-            self._limit.widen(self._memory.value / GiB)
+            self._limit.widen(self.values["memory"] / GiB)
         if changed == "limit":
             self._default.value = False
         elif self._default.value and changed in ("machine", "memory", "default"):

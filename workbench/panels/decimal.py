@@ -18,6 +18,7 @@ class DecimalSlider(NumberSlider):
             label: with the unit, "fixed time [ms]".
             value, low, high, step: numbers.
         """
+        self.step = step
         self.box = widgets.BoundedFloatText(
             value, min=low, max=high, step=step, description=label, layout={"flex": "0 0 auto"}
         )
@@ -32,7 +33,7 @@ class DecimalSlider(NumberSlider):
 
     def clip(self, value: float) -> float:
         """Return the nearest value that the slider can show; a browser would move it there."""
-        low, step = self.box.min, self.box.step
+        low, step = self.box.min, self.step
         value = min(max(value, low), self.box.max)
         return round(low + round((value - low) / step) * step, 3)
 

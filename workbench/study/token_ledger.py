@@ -124,13 +124,13 @@ def measured_tokens(device: str) -> xr.Dataset:
         Over `point`, empty if there are none: `size_bytes`, `time_s`, and `label`. Batch 1, at
         most `SHORT` tokens of context, weights that fit (a spilled model is on no straight line).
     """
-    found = [e for e in entries(_rows_of().get(device, _NOTHING)) if e.asked and _on_line(e.asked)]
-    asked = [e.asked for e in found]
+    listed = entries(_rows_of().get(device, _NOTHING))
+    asked = [entry.asked for entry in listed if entry.asked and _on_line(entry.asked)]
     return results.dataset(
         {
             "size_bytes": ("point", np.array([_bytes(a) for a in asked]), _SIZE),
             "time_s": ("point", np.array([1.0 / a.request.decode_tok_s for a in asked])),
-            "label": ("point", np.array([_label(e) for e in found], dtype=str), _POINT),
+            "label": ("point", np.array([_label(a) for a in asked], dtype=str), _POINT),
         },
         source="datasets/measurements.csv",
         mechanism="M02",
@@ -168,6 +168,6 @@ def _bytes(asked) -> float:
     return float(step.weight_bytes + step.kv_bytes)
 
 
-def _label(entry) -> str:
-    request = entry.asked.request
+def _label(asked) -> str:
+    request = asked.request
     return f"{request.model.name} {request.quant}, {request.engine} ({request.source})"
