@@ -129,7 +129,7 @@ def test_a_batch_gains_on_a_dense_model_and_little_on_a_mixture(batch_gain, name
 
 
 def test_depth_curve_of_a_model_with_windows():
-    """Published llama-bench runs of gpt-oss-120b MXFP4 on a DGX Spark: tg32 at depth 0 to 32k, none of them fitted to."""
+    """Published llama-bench runs of gpt-oss-120b MXFP4 on a DGX Spark: tg32 at depth 0 to 32k, none fitted to."""
     depths, measured = [0, 4096, 8192, 16_384, 32_768], [59.1, 55.9, 53.1, 49.5, 42.9]
     work = wb.Workload(context=wb.axis("context", [depth + 16 for depth in depths]))
     ds = wb.predict(
