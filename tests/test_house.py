@@ -45,6 +45,7 @@ def test_readme_make_targets_exist(command):
 def test_readme_workbench_commands_exist(command):
     """Each option shown must be known too: --help lists it."""
     from typer.testing import CliRunner
+
     from workbench.cli import app
 
     words = command.split()[1:]
@@ -78,3 +79,10 @@ def test_imports_go_one_way():
         text=True,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_readme_shows_the_errors_that_calibration_found():
+    from tests import readme
+
+    text = readme.README.read_text(encoding="utf-8")
+    assert text == readme.written(text), "run python tests/readme.py"

@@ -27,6 +27,12 @@ def document(name: str):
     return json.loads(path(name).read_text(encoding="utf-8"))
 
 
+@functools.cache
+def rule(name: str) -> float:
+    """Return the number of a rule in capacity.csv, in the unit stated there."""
+    return next(float(row["value"]) for row in rows("capacity.csv") if row["rule"] == name)
+
+
 def slug(name: str) -> str:
     """Return the preset name of a canonical name: 'Apple M4 Pro 20-core GPU' -> 'apple-m4-pro-20-core-gpu'."""
     text = name.rsplit("/", 1)[-1].lower()

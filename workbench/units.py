@@ -90,7 +90,8 @@ def _from_text(text: str, unit: str, field: str) -> float:
     try:
         if not found:
             raise ValueError("not one number and one unit")
-        return (float(found[1]) * registry().parse_units(found[2])).m_as(unit)
+        units = registry().parse_units(found[2])
+        return float(registry().Quantity(float(found[1]), units).to(unit).magnitude)
     except (pint.PintError, ValueError, AttributeError, AssertionError):
         raise SpecError(
             f"{field}: {text[:60]!r} is not a quantity in {unit}; write for example {_example(unit)!r}"

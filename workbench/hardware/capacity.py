@@ -20,10 +20,6 @@ class Budget(NamedTuple):
     runtime: Any
 
 
-def _rule(name: str) -> float:
-    return next(float(row["value"]) for row in data.rows("capacity.csv") if row["rule"] == name)
-
-
 def budget_of(device, wired_limit: float | None = None) -> Budget:
     """Return how much of a Device's memory a model may use.
 
@@ -35,18 +31,18 @@ def budget_of(device, wired_limit: float | None = None) -> Budget:
     keeps some memory for the driver and the desktop; a CPU or APU shares its memory with the system.
     """
     if wired_limit is not None:
-        return Budget(wired_limit, _rule("runtime_bytes"))
+        return Budget(wired_limit, data.rule("runtime_bytes"))
     if device.device_class == "apple-uma":
-        small = device.memory <= _rule("wired_small_GiB") * GiB
-        ratio = jnp.where(small, _rule("wired_ratio_small"), _rule("wired_ratio_large"))
+        small = device.memory <= data.rule("wired_small_GiB") * GiB
+        ratio = jnp.where(small, data.rule("wired_ratio_small"), data.rule("wired_ratio_large"))
         usable = device.memory * ratio
     elif device.unified:
         usable = jnp.maximum(
-            device.memory - _rule("system_bytes"), device.memory * _rule("shared_ratio")
+            device.memory - data.rule("system_bytes"), device.memory * data.rule("shared_ratio")
         )
     else:
-        usable = device.memory * _rule("card_ratio")
-    return Budget(usable, _rule("runtime_bytes"))
+        usable = device.memory * data.rule("card_ratio")
+    return Budget(usable, data.rule("runtime_bytes"))
 
 
 def memory(load: Load, context, batch, kv_bits, ubatch, runtime) -> tuple:

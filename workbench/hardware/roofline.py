@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from workbench import data
 from workbench.hardware import traffic
 from workbench.hardware.traffic import Load
 
@@ -62,7 +63,13 @@ class PrefillCoefficients(NamedTuple):
 
 
 def machine_of(device) -> Machine:
-    """Return the pricing numbers of a Device: what spills is read at the slower of link and host memory."""
+    """Return the pricing numbers of a Device.
+
+    What a card cannot hold is read from the host, at the slower of link and host memory; what a machine of one memory
+    cannot hold comes from its disk at every step (M23).
+    """
+    if device.unified:
+        return Machine(device.bandwidth, device.flops, data.rule("disk_bandwidth"))
     slower = jnp.minimum(device.link, device.host_bandwidth)
     return Machine(device.bandwidth, device.flops, slower)
 

@@ -84,7 +84,7 @@ def experts_touched(experts, top_k, tokens):
 
 
 def cached(load: Load, context):
-    """Return K and V elements that attention reads with `context` tokens cached; windows hold no more than theirs (M34)."""
+    """Return K and V elements read with `context` tokens cached; windows hold no more than theirs (M34)."""
     return load.kv_elements * context + load.window_elements * jnp.minimum(context, load.window)
 
 

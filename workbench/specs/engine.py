@@ -120,8 +120,10 @@ def _numbered(engine: str, build: str) -> str:
 def _versioned(engine: str, build: str) -> str:
     """Return the date of a release such as '0.5.7', by the engine's own numbering."""
     found = _VERSION.search(build.strip().lower())
+    if not found:
+        return ""
     name = re.sub(r"\s+", "-", engine.strip().lower())
-    rows = [r for r in data.rows("builds.csv") if re.fullmatch(r["kind"], name)] if found else []
+    rows = [r for r in data.rows("builds.csv") if re.fullmatch(r["kind"], name)]
     older = [row["date"] for row in rows if _parts(row["build"]) <= _parts(found[1])]
     return max(older, default=min((row["date"] for row in rows), default=""))
 

@@ -104,7 +104,14 @@ def weight_bytes(model: Model, quant: str) -> np.ndarray:
     """Return the weights' bytes (tensor_class,): as stored in a file, else params x bits / 8."""
     if model.stored_bytes is not None:
         return np.asarray(model.stored_bytes, dtype=np.float64)
-    return np.asarray(model.params, dtype=np.float64) * bits(quant, model) / 8
+    return _computed_bytes(model, quant)
+
+
+@functools.lru_cache(maxsize=4096)
+def _computed_bytes(model: Model, quant: str) -> np.ndarray:
+    computed = np.asarray(model.params, dtype=np.float64) * bits(quant, model) / 8
+    computed.flags.writeable = False  # shared by everyone who asks
+    return computed
 
 
 def _read(text: str) -> str | None:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 import xarray as xr
+from jax.core import Tracer
 
 from workbench.errors import SpecError
 
@@ -148,7 +149,7 @@ def _checked(field: str, value):
     if isinstance(value, Axis):
         values = np.array([_number(field, label) for label in value.labels])
         return dataclasses.replace(value, values=values)
-    if isinstance(value, jax.core.Tracer):
+    if isinstance(value, Tracer):
         return value
     return _number(field, value)
 

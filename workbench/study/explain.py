@@ -17,7 +17,7 @@ from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
 from workbench.specs import engine as engines
 from workbench.specs import formats
 from workbench.specs.device import Device
-from workbench.specs.model import Model
+from workbench.specs.model import INDEX, Model
 from workbench.specs.workload import KV_TYPES, Workload
 from workbench.study.predict import BeyondContext, predict
 
@@ -281,14 +281,18 @@ def flags(ds: xr.Dataset, file: str = "model.gguf") -> list[str]:
 
 
 def _offload(asked: Question, ds: xr.Dataset) -> list[str]:
-    layers = int(asked.model.layers)
+    """Return what stays in system memory: experts first, which are the bulk and little read, then whole layers."""
+    layers, short = int(asked.model.layers), -ds.headroom_bytes.item()
     if ds.fits.item():
         return ["-ngl", "99"]
-    short = -ds.headroom_bytes.item() / ds.memory_bytes.sel(kind="weights").item()
-    moved = min(layers, math.ceil(short * layers))
-    # Experts are the bulk and little of them is read: they are the first to leave.
-    return (
-        ["-ngl", "99", "--n-cpu-moe", str(moved)]
-        if asked.model.experts > 0
-        else ["-ngl", str(layers - moved)]
-    )
+    stored = formats.weight_bytes(asked.model, asked.quant)
+    experts = float(stored[INDEX["expert_up"]] + stored[INDEX["expert_down"]])
+    command = ["-ngl", "99"]
+    if short > experts:
+        dense = ds.memory_bytes.sel(kind="weights").item() - experts
+        command = ["-ngl", str(max(0, layers - math.ceil((short - experts) / dense * layers)))]
+    if experts > 0:
+        # The flag counts layers from the first; those without experts may all come first.
+        moved = math.ceil(min(short / experts, 1) * asked.model.moe_layers)
+        command += ["--n-cpu-moe", str(moved + layers - int(asked.model.moe_layers))]
+    return command

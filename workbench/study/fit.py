@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import minimize
+from scipy import sparse
 
 from workbench.study.effects import Layout
 
@@ -52,6 +52,8 @@ def solve(layout: Layout, rows: Rows, start: Fit) -> Fit:
 
     The search runs in units of the spreads, in which the prior is round: that is what makes it converge.
     """
+    from scipy.optimize import minimize  # slow to import, and needed here only
+
     transposed = layout.design.T.tocsr()
 
     def objective(z):
@@ -106,9 +108,9 @@ def _with_learned_spreads(layout: Layout, rows: Rows, fit: Fit) -> Fit:
 def _curvature(layout: Layout, share: np.ndarray, certain: np.ndarray) -> np.ndarray:
     """Return the Gauss-Newton curvature (parameter, parameter) of the rows."""
     by_term = np.vstack([share, np.ones(share.shape[1])]).ravel()
-    blocks = layout.design.multiply(by_term[:, None]).tocsr()
-    count = share.shape[1]
-    slope = sum(blocks[i * count : (i + 1) * count] for i in range(len(layout.order)))
+    blocks = layout.design.multiply(by_term[:, None])
+    add_terms = sparse.kron(np.ones((1, len(layout.order))), sparse.identity(share.shape[1]))
+    slope = sparse.csr_matrix(add_terms @ blocks)
     return np.asarray((slope.multiply(certain[:, None]).T @ slope).todense())
 
 

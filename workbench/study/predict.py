@@ -15,7 +15,7 @@ from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
 from workbench.specs import device_names, formats
 from workbench.specs.device import Device
 from workbench.specs.model import Model
-from workbench.specs.workload import Workload
+from workbench.specs.workload import Axis, Workload
 from workbench.study import trust
 
 #: Priced arrays with a leading axis -> its dimension and labels.
@@ -92,7 +92,9 @@ def predict(
         "device": not isinstance(device, Device),
         "quant": not isinstance(quant, str),
     }
-    ds = _labelled(priced, coords).isel({dim: 0 for dim, many in swept.items() if not many})
+    ds = _labelled(priced, coords, _named(work)).isel(
+        {dim: 0 for dim, many in swept.items() if not many}
+    )
     ds.attrs |= _inputs(models, devices, work, engine, build, wired_limit)
     _warn_beyond(models, work)
     return ds
@@ -147,7 +149,17 @@ def _axis(value, dims: tuple) -> np.ndarray:
     return _reshape(ordered.values, dims, dict(ordered.sizes))
 
 
-def _labelled(priced: dict[str, np.ndarray], coords: dict) -> xr.Dataset:
+def _named(work: Workload) -> dict[str, dict[str, str]]:
+    """Return units and long name of axes that have names of their own: those of the field that they sweep."""
+    swept = {f.name: getattr(work, f.name) for f in dataclasses.fields(work)}
+    return {
+        axis.name: dict(zip(("units", "long_name"), results.COORDS[field], strict=True))
+        for field, axis in swept.items()
+        if isinstance(axis, Axis) and axis.name not in results.COORDS
+    }
+
+
+def _labelled(priced: dict[str, np.ndarray], coords: dict, named: dict) -> xr.Dataset:
     dims = tuple(coords)
     variables = {}
     for name, array in priced.items():
@@ -158,6 +170,7 @@ def _labelled(priced: dict[str, np.ndarray], coords: dict) -> xr.Dataset:
         else:
             variables[name] = _varying(array, dims, coords)
     variables["bound"] = (variables["bound"][0], np.array(roofline.TERMS)[variables["bound"][1]])
+    coords |= {name: (name, coords[name], attrs) for name, attrs in named.items()}
     return results.dataset(variables, coords)
 
 
