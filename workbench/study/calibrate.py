@@ -34,6 +34,10 @@ class Stage(NamedTuple):
 def stage_of(name: str, pairs: list[tuple[dict, Request]]) -> Stage:
     """Return the rows that measured a stage, priced at coefficient 1."""
     pairs = [(row, r) for row, r in pairs if getattr(r, f"{name}_tok_s") > 0]
+    if not pairs:
+        raise WorkbenchError(
+            f"calibrate: no row has a {name}_tok_s; both stages need measured rows"
+        )
     rows = [r for _, r in pairs]
     costs = np.array(np.broadcast_arrays(*(np.asarray(cost) for cost in costs_of(name, rows))))
     tokens = np.array([1.0 if name == "decode" else r.prompt for r in rows])
@@ -185,7 +189,7 @@ def _ends_by_class(values: np.ndarray, classes: np.ndarray) -> dict[str, list[fl
     return {
         label: _ends(values[chosen])
         for label, chosen in groups.items()
-        if label == "all" or chosen.sum() >= 30
+        if label == "all" or np.isfinite(values[chosen]).sum() >= 30
     }
 
 
