@@ -139,7 +139,7 @@ def test_score(some_rows, tmp_path):
 
 
 def test_calibrate_writes_a_table_that_predict_takes(some_rows, tmp_path, monkeypatch):
-    monkeypatch.setattr(calibrate, "FOLDS", 2)
+    monkeypatch.setattr(calibrate, "FOLDS", {"device": 2, "model": 2})
     out = tmp_path / "coefficients.json"
     found = answer("calibrate", str(some_rows), "--out", str(out))
     assert set(found["held_out"]) == {"decode", "prefill"}
