@@ -130,9 +130,15 @@ def score(figures: dict) -> None:
 
 def held_out(errors: dict, rows: int) -> None:
     """Print the errors of a calibration on what it did not see."""
-    lines = [(stage, f"one {left_out} left out", *_errors(part))
-             for stage, by in errors.items() for left_out, part in by.items()]  # fmt: skip
-    columns = {f"{rows} rows": "left", "": "left", "n": "right", "median error": "right",
+    parts = ("scored", "moe", "depth_4096", "other_engines")
+    lines = [
+        (stage, f"one {left_out} left out", name, *_errors(found[name]))
+        for stage, by in errors.items()
+        for left_out, found in by.items()
+        for name in parts
+        if found[name]["n"]
+    ]
+    columns = {f"{rows} rows": "left", "": "left", "of": "left", "n": "right", "median error": "right",
                "75 % below": "right", "mean": "right"}  # fmt: skip
     _print_table(columns, lines)
 

@@ -87,7 +87,6 @@ def test_parts_add_up(model, device, quant, context):
     assert ds.bound.item() == ds.term.values[ds.time_s.values.argmax()]
 
 
-@pytest.mark.xfail(reason="held-out residuals of a small class may all lie on one side")
 @pytest.mark.parametrize("name", wb.devices()[::12])
 def test_the_interval_holds_the_prediction(name):
     ds = wb.predict(wb.Model.preset(MODELS[0]), wb.Device.preset(name))

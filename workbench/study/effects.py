@@ -9,7 +9,6 @@ import dataclasses
 import math
 
 import numpy as np
-from scipy import sparse
 
 from workbench.hardware.roofline import PREFILL_TERMS, TERMS
 
@@ -161,6 +160,8 @@ class Layout:
 
     def __init__(self, stage: str, keys: dict[str, np.ndarray]):
         """Lay out the parameters of a stage for rows whose pools are `keys`: name -> labels (row,)."""
+        from scipy import sparse  # slow to import, and only fitting needs it
+
         self.terms, self.order = STAGES[stage]
         self.slots: dict[tuple[str, str], dict[str, int]] = {}
         start: list[float] = []

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from scipy import sparse
 
 from workbench.study.effects import Layout
 
@@ -107,6 +106,8 @@ def _with_learned_spreads(layout: Layout, rows: Rows, fit: Fit) -> Fit:
 
 def _curvature(layout: Layout, share: np.ndarray, certain: np.ndarray) -> np.ndarray:
     """Return the Gauss-Newton curvature (parameter, parameter) of the rows."""
+    from scipy import sparse
+
     by_term = np.vstack([share, np.ones(share.shape[1])]).ravel()
     blocks = layout.design.multiply(by_term[:, None])
     add_terms = sparse.kron(np.ones((1, len(layout.order))), sparse.identity(share.shape[1]))
