@@ -54,7 +54,7 @@ _NOTED = (
 
 
 def test_a_row_gets_the_number_of_a_single_predict(rows, board):
-    """Where a row tells of nothing that predict cannot be asked: no depth, the engine's usual attention, driver and batch."""
+    """Where a row tells of nothing that predict cannot be asked: no depth, the usual attention, driver and batch."""
     predicted = set(board.row.values[board.reason.values == ""])
     plain = [r for r in rows if r["id"] in predicted and "GPU behind" not in r["note"]
              and r["context_depth_tokens"] in ("", "0", "0.0")]  # fmt: skip
