@@ -1,4 +1,4 @@
-"""The command line: lab, fit, predict, score, calibrate, models, devices."""
+"""The command line: lab, fit, predict, generate, race, score, calibrate, models, devices."""
 
 import json
 import os
@@ -120,6 +120,42 @@ def predict(
         cli_print.one(records[0])
     else:
         cli_print.many(records)
+
+
+@app.command()
+def generate(
+    file: Annotated[Path, typer.Argument(help="GGUF file.")],
+    prompt: Annotated[str, typer.Argument(help="Text to go on from.")],
+    max_tokens: Annotated[int, typer.Option(help="Tokens at most.")] = 128,
+    temperature: Annotated[float, typer.Option(help="0 takes the likeliest token.")] = 0.0,
+    top_k: Annotated[int | None, typer.Option(help="Only so many of the likeliest.")] = None,
+    top_p: Annotated[float, typer.Option(help="Only the likeliest with this share.")] = 1.0,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same tokens.")] = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Run a model of this machine's files and write its text as it comes; Ctrl-C ends it."""
+    from workbench import cli_engine
+    from workbench.engine.sampling import Sampling
+
+    sampling = Sampling(temperature, top_k, top_p, seed)  # refused before the model is loaded
+    show = (lambda text: None) if as_json else cli_engine.show
+    found = cli_engine.written(file, prompt, max_tokens, sampling, show)
+    _emit(found) if as_json else typer.echo()
+
+
+@app.command()
+def race(
+    file: Annotated[Path, typer.Argument(help="GGUF file.")],
+    prompt: Annotated[int, typer.Option(min=1, help="Tokens of the prompt.")] = 128,
+    generate: Annotated[int, typer.Option(min=1, help="Tokens to generate.")] = 32,
+    rounds: Annotated[int, typer.Option(min=1, help="Turns of each engine.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Run our decoder and llama.cpp in turns on a file, against what was predicted."""
+    from workbench import cli_engine
+
+    found = cli_engine.raced(file, prompt, generate, rounds)
+    _emit(found) if as_json else cli_engine.print_race(found)
 
 
 @app.command()

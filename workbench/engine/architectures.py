@@ -116,6 +116,7 @@ def architecture(header: GgufHeader) -> Architecture:
         )
     window, slides = _windows(fields, layers)
     rope = _rope(fields, family, head_dim)
+    local_base = _number(fields, "rope.freq_base_swa", family.local_base or rope.base)
     experts = fields.whole("expert_count", 0, low=0)
     return Architecture(
         name=fields.arch,
@@ -131,7 +132,7 @@ def architecture(header: GgufHeader) -> Architecture:
         context=fields.whole("context_length", high=10**10),
         eps=_number(fields, "attention.layer_norm_rms_epsilon", 1e-6),
         rope=rope,
-        local_rope=Rope(rope.dims, family.local_base, rope.style) if family.local_base else rope,
+        local_rope=Rope(rope.dims, local_base, rope.style) if family.local_base else rope,
         window=window or None,
         slides=tuple(slides),
         scale=_scale(fields, layers, heads),
@@ -190,6 +191,8 @@ def _rope(fields: _Fields, family: Family, head_dim: int) -> Rope:
         base=_number(fields, "rope.freq_base", 10_000),
         style=family.rope_style,
         scaling=scaling,
+        beta_fast=_number(fields, "rope.scaling.yarn_beta_fast", 32),
+        beta_slow=_number(fields, "rope.scaling.yarn_beta_slow", 1),
         factor=1.0 if scaling == "none" else _number(fields, "rope.scaling.factor", 1),
         original_context=fields.whole("rope.scaling.original_context_length", trained, high=10**10),
     )

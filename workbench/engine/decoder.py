@@ -23,6 +23,7 @@ from workbench.engine.matmul import COMPILER_OPTIONS, matmul, rows
 from workbench.engine.moe import Router, route
 from workbench.engine.moe_experts import ACTIVATIONS
 from workbench.engine.rope import rotate
+from workbench.errors import SpecError
 
 CACHE_DTYPE = jnp.float16
 
@@ -39,7 +40,13 @@ class Cache(NamedTuple):
 
 
 def empty_cache(arch: Architecture, batch: int, capacity: int) -> Cache:
-    """Reserve the cache of `batch` sequences of up to `capacity` tokens."""
+    """Reserve the cache of `batch` sequences of up to `capacity` tokens.
+
+    Raises:
+        SpecError: no sequence or no token.
+    """
+    if batch < 1 or capacity < 1:
+        raise SpecError(f"batch {batch}, capacity {capacity}: at least one sequence and one token")
     shape = (arch.layers, batch, arch.kv_heads, capacity, arch.head_dim)
     return Cache(jnp.zeros(shape, CACHE_DTYPE), jnp.zeros(shape, CACHE_DTYPE))
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import tee
 
 import jax.numpy as jnp
 import numpy as np
@@ -47,7 +48,7 @@ def generate(
     """
     ids = prompt_ids(decoder, prompt, max_tokens)
     tokens = _tokens(decoder, ids, max_tokens, sampling, ignore_end)
-    return _pieces(decoder, tokens)
+    return _pieces(decoder, ids, tokens)
 
 
 def prompt_ids(decoder: Decoder, prompt: str | Sequence[int], max_tokens: int) -> list[int]:
@@ -66,11 +67,9 @@ def prompt_ids(decoder: Decoder, prompt: str | Sequence[int], max_tokens: int) -
     return ids
 
 
-def _pieces(decoder: Decoder, tokens: Iterator[int]) -> Iterator[Piece]:
-    from itertools import tee
-
-    ids, same = tee(tokens)
-    for token, text in zip(ids, decoder.tokenizer.stream(same), strict=True):
+def _pieces(decoder: Decoder, prompt: list[int], tokens: Iterator[int]) -> Iterator[Piece]:
+    own, same = tee(tokens)
+    for token, text in zip(own, decoder.tokenizer.stream(same, prompt), strict=True):
         yield Piece(token, text)
 
 

@@ -4,28 +4,26 @@ decoder = load("model.gguf")
 for piece in generate(decoder, "The sky is"): print(piece.text, end="")
 """
 
-import math
 import mmap
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from workbench.engine.architectures import Architecture, architecture, rope_divisors
 from workbench.engine.decoder_weights import Stack, Weights
-from workbench.engine.matmul import pack
+from workbench.engine.loading_pack import behind, floats, packed, stacked
 from workbench.engine.matmul_pack import FLOATS, LAYOUTS
 from workbench.engine.moe_experts import Experts
 from workbench.engine.tokenizer import Tokenizer, read_tokenizer
 from workbench.errors import FileError
 from workbench.specs.gguf_header import GgufHeader, read_header
+
+Report = Callable[[str, int, int], Any]
 
 
 @dataclass(frozen=True)
@@ -38,12 +36,12 @@ class Decoder:
     tokenizer: Tokenizer
 
 
-def load(path: str | Path, report: Callable[[float], Any] = lambda share: None) -> Decoder:
+def load(path: str | Path, report: Report = lambda what, done, of: None) -> Decoder:
     """Load the decoder in the GGUF file at `path`.
 
     Args:
         path: the file, not split.
-        report: is told the share of the bytes that are loaded.
+        report: is told what is loaded, how many bytes of it are, and of how many.
 
     Raises:
         FileError: no GGUF file, an architecture or tensor type that is not run, or tensors that
@@ -164,18 +162,18 @@ class _Loader:
 
     def raw(self, name: str) -> np.ndarray:
         _, _, start, nbytes = self.tensors[name]
-        self.done += nbytes
-        self.report(self.done / self.total)
+        self.done += int(nbytes)
+        self.report("loading", self.done, self.total)
         return np.frombuffer(self.bytes, np.uint8, nbytes, start)
 
     def packed(self, name: str):
         shape, kind, _, _ = self.tensors[name]
-        return _packed(kind, self.raw(name), shape[::-1])
+        return packed(kind, self.raw(name), shape[::-1])
 
     def floats(self, name: str) -> np.ndarray:
         """Return a small tensor as float32."""
         shape, kind, _, _ = self.tensors[name]
-        return np.array(_dequantised(kind, self.raw(name)).reshape(shape[::-1]), np.float32)
+        return floats(kind, self.raw(name), shape[::-1])
 
     def vectors(self, role: str):
         return jnp.asarray(np.stack([self.floats(f"blk.{i}.{role}") for i in self.layers]))
@@ -191,11 +189,9 @@ class _Loader:
     def stack(self, role: str) -> Stack:
         kinds = [self.tensors[f"blk.{i}.{role}"][1] for i in self.layers]
         names = [f"blk.{i}.{role}" for i in self.layers]
-        return _stack(kinds, lambda group: self.together([names[i] for i in group]))
-
-    def together(self, names: list[str]):
-        """Return matrices of one type and shape, packed one by one into one stack."""
-        return _join(self.packed(name) for name in names)(len(names))
+        return _stack(
+            kinds, lambda group: stacked((self.packed(names[i]) for i in group), len(group))
+        )
 
     def experts(self) -> Stack:
         roles = [f"{name}_exps.weight" for name in ("ffn_gate", "ffn_up", "ffn_down")]
@@ -204,12 +200,9 @@ class _Loader:
 
     def experts_of(self, roles: list[str], group: list[int]) -> Experts:
         """Return the experts of some layers behind one another: (layers · experts, …)."""
+        count = len(group) * self.arch.experts
         matrices = [
-            jax.tree.map(
-                lambda leaf: leaf.reshape(-1, *leaf.shape[2:]),
-                self.together([f"blk.{i}.{role}" for i in group]),
-            )
-            for role in roles
+            behind((self.packed(f"blk.{i}.{role}") for i in group), count) for role in roles
         ]
         biases = [self.expert_bias(role.replace(".weight", ".bias"), group) for role in roles]
         return Experts(*matrices, *biases, activation=self.arch.family.activation)
@@ -234,34 +227,3 @@ def _stack(kinds: list, together) -> Stack:
         jnp.asarray([order.index(kind) for kind in kinds], jnp.int32),
         jnp.asarray([place[i] for i in range(len(kinds))], jnp.int32),
     )
-
-
-def _join(parts):
-    """Return a function of how many `parts` there are that puts them behind one another."""
-
-    def join(count: int):
-        whole = None
-        for i, part in enumerate(parts):
-            if whole is None:
-                whole = jax.tree.map(lambda x: jnp.zeros((count, *x.shape), x.dtype), part)
-            whole = _put(whole, part, jnp.int32(i))
-        return whole
-
-    return join
-
-
-@partial(jax.jit, donate_argnums=0)
-def _put(whole, part, i):
-    return jax.tree.map(lambda w, p: lax.dynamic_update_index_in_dim(w, p, i, 0), whole, part)
-
-
-def _packed(kind: str, raw: np.ndarray, shape: tuple[int, ...]):
-    return pack(kind, raw, shape)
-
-
-def _dequantised(kind: str, raw: np.ndarray) -> np.ndarray:
-    if kind in FLOATS:
-        return raw.view(FLOATS[kind])
-    from workbench.engine.codecs import decode
-
-    return np.asarray(decode(kind, raw.reshape(1, -1)))

@@ -5,13 +5,13 @@ byte-level BPE ("gpt2") with the splitting rule named by tokenizer.ggml.pre, or 
 ("llama"), whose merges are not in the file but follow from the scores of the tokens.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workbench import data
 from workbench.engine.tokenizer_file import read_arrays
-from workbench.errors import FileError, SpecError, WorkbenchError
+from workbench.errors import FileError, SpecError
 from workbench.specs.gguf_header import GgufHeader
 
 #: tokenizer.ggml.token_type
@@ -54,13 +54,25 @@ class Tokenizer:
         """Return the text of `ids`, without special tokens."""
         return self.inner.decode(list(ids))
 
-    def stream(self, ids: Iterable[int]) -> Iterator[str]:
-        """Yield a text a token: empty while a character is still incomplete."""
-        from tokenizers.decoders import DecodeStream
+    def stream(self, ids: Iterable[int], before: Sequence[int] = ()) -> Iterator[str]:
+        """Yield a text a token: empty while a character is still incomplete.
 
-        stream = DecodeStream(skip_special_tokens=True)
+        Args:
+            ids: tokens as they come.
+            before: tokens that stand before them, whose text is not repeated.
+        """
+        # A few tokens are decoded again each time: what a token says depends on its neighbours.
+        window = list(before)[-4:]
+        said = len(self.decode(window))
         for token in ids:
-            yield stream.step(self.inner, token) or ""
+            window.append(token)
+            text = self.decode(window)
+            if text.endswith("\ufffd"):
+                yield ""
+                continue
+            yield text[said:]
+            window = window[-4:]
+            said = len(self.decode(window))
 
 
 def read_tokenizer(header: GgufHeader) -> Tokenizer:
@@ -68,7 +80,6 @@ def read_tokenizer(header: GgufHeader) -> Tokenizer:
 
     Raises:
         FileError: no vocabulary, or one of a kind that is not run.
-        WorkbenchError: the `tokenizers` library is missing.
     """
     keys = ("tokens", "scores", "token_type", "merges")
     arrays = read_arrays(header, [f"tokenizer.ggml.{key}" for key in keys])
@@ -89,18 +100,9 @@ def read_tokenizer(header: GgufHeader) -> Tokenizer:
     return Tokenizer(inner, _bos(header, len(tokens)), _ends(header, tokens))
 
 
-def _library():
-    try:
-        import tokenizers
-    except ImportError:
-        raise WorkbenchError(
-            "reading text needs the tokenizers library: pip install 'bottleneck-workbench[engine]'"
-        ) from None
-    return tokenizers
-
-
 def _sentencepiece(header: GgufHeader, tokens: list[str], scores: list[float]):
-    lib = _library()
+    import tokenizers as lib
+
     vocab = _vocab(tokens)
     inner = lib.Tokenizer(lib.models.BPE(vocab, _merges(vocab, scores), byte_fallback=True,
                                          unk_token=_unknown(header, tokens), fuse_unk=True))  # fmt: skip
@@ -129,7 +131,8 @@ def _merges(vocab: dict[str, int], scores: list[float]) -> list[tuple[str, str]]
 
 
 def _byte_level(header: GgufHeader, tokens: list[str], merges: list[str]):
-    lib = _library()
+    import tokenizers as lib
+
     rules, name = data.document("pretokenizers.json"), header.metadata.get("tokenizer.ggml.pre")
     rule = rules.get(name if name not in (None, "default") else "gpt-2")
     if not isinstance(rule, dict):
@@ -160,7 +163,8 @@ def _vocab(tokens: list[str]) -> dict[str, int]:
 
 def _add_special(inner, tokens: list[str], types: list[int]) -> None:
     """Control tokens and the user's own are found in the text before anything is split."""
-    added = _library().AddedToken
+    from tokenizers import AddedToken as added
+
     of_type = {kind: [t for t, k in zip(tokens, types, strict=True) if k == kind and t]
                for kind in (_CONTROL, _USER)}  # fmt: skip
     inner.add_special_tokens([added(t, normalized=False) for t in of_type[_CONTROL]])

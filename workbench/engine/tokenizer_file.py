@@ -18,10 +18,12 @@ def read_arrays(header: GgufHeader, keys: Iterable[str]) -> dict[str, list]:
         FileError: an array against the format.
     """
     wanted = set(keys)
-    with header.path.open("rb") as file:
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as bytes_:
-            cursor = Cursor(bytes_, len(bytes_), header.path.name)
-            return _walk(cursor, wanted)
+    with (
+        header.path.open("rb") as file,
+        mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as bytes_,
+    ):
+        cursor = Cursor(bytes_, len(bytes_), header.path.name)
+        return _walk(cursor, wanted)
 
 
 def _walk(cursor: Cursor, wanted: set[str]) -> dict[str, list]:
