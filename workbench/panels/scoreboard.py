@@ -91,7 +91,8 @@ class ScoreboardPanel(Panel):
         )
         if np.isnan(sums["naive_error"]):
             return text
-        return f"{text} Bandwidth ÷ bytes: median error {sums['naive_error']:.0%}."
+        naive = f"Bandwidth ÷ bytes: median error {sums['naive_error']:.0%}."
+        return f"{text} {naive} The fit has seen these rows; errors on unseen machines and models stand below."
 
     def below(self) -> list[widgets.Widget]:
         """Return the worst rows."""
