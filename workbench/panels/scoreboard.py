@@ -89,10 +89,11 @@ class ScoreboardPanel(Panel):
             f"{sums['rows']:,.0f} rows: median error {sums['error']:.1%}, "
             f"{sums['coverage']:.0%} of the measured values inside the 80 % interval."
         )
-        if np.isnan(sums["naive_error"]):
-            return text
-        naive = f"Bandwidth ÷ bytes: median error {sums['naive_error']:.0%}."
-        return f"{text} {naive} The fit has seen these rows; errors on unseen machines and models stand below."
+        if not np.isnan(sums["naive_error"]):
+            text += f" Bandwidth ÷ bytes: median error {sums['naive_error']:.0%}."
+        return (
+            f"{text} The fit has seen these rows; errors on unseen machines and models stand below."
+        )
 
     def below(self) -> list[widgets.Widget]:
         """Return the worst rows."""
