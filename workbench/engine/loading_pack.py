@@ -14,7 +14,7 @@ from workbench.engine.matmul import Packed, pack
 from workbench.engine.matmul_pack import FLOATS, LANES
 
 #: Rows that are packed at once: whole blocks of lanes, and far more than the padding rule looks at.
-_ROWS = 64 * LANES[0]
+_ROWS = 16 * LANES[0]
 
 
 def packed(kind: str, raw: np.ndarray, shape: tuple[int, ...]) -> Packed:
