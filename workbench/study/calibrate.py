@@ -56,13 +56,14 @@ def stage_of(name: str, pairs: list[tuple[dict, Request]]) -> Stage:
 
 
 def pools_of(row: Request) -> dict[str, str]:
-    """Return the pools of a request."""
-    return (
+    """Return the pools of a request; what the row does not say is as the engine does it by itself."""
+    pools = (
         coefficients.device_keys(row.device, row.engine, row.build)
         | coefficients.quant_keys(row.quant)
         | coefficients.model_keys(row.model)
-        | {"flash": row.flash, "host": row.host, "library": row.library}
     )
+    stated = {"flash": row.flash, "host": row.host, "library": row.library}
+    return pools | {name: label for name, label in stated.items() if label}
 
 
 def costs_of(stage: str, rows: list[Request]) -> tuple:

@@ -52,6 +52,7 @@ DECODE = {
             "generation": 0.15,
             "backend.era": 0.2,
             "backend.flash": 0.4,
+            "arch": 0.15,
             "vendor": 0.4,
         },
     ),
