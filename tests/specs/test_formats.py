@@ -219,7 +219,9 @@ def test_nearest_stands_for_that_many_bits():
     assert all(formats.nearest(bits) == name for bits, name in (*named, (16.0, "F16")))
 
 
-@pytest.mark.parametrize("quant", ["Q4_K_M", "IQ4_XS", "MLX 4bit g32", "UD-Q4_K_XL", "BF16", "Q8_0"])
+@pytest.mark.parametrize(
+    "quant", ["Q4_K_M", "IQ4_XS", "MLX 4bit g32", "UD-Q4_K_XL", "BF16", "Q8_0"]
+)
 def test_case_and_separators_do_not_matter(quant):
     for spelling in (quant.lower(), quant.upper(), quant.replace(" ", "_"), quant + ".gguf"):
         assert formats.normalise(spelling) == quant
