@@ -78,7 +78,7 @@ def _tokens(decoder: Decoder, ids, max_tokens: int, sampling: Sampling, ignore_e
     cache = empty_cache(decoder.arch, 1, capacity_for(len(ids) + max_tokens))
     logits, cache = prefill(decoder, cache, ids)
     for position in range(len(ids), len(ids) + max_tokens):
-        token = choose(np.asarray(logits[0]), sampling, rng)
+        token = choose(np.asarray(logits)[0], sampling, rng)
         if token in decoder.tokenizer.ends and not ignore_end:
             return
         yield token

@@ -19,9 +19,10 @@ _ROWS = 16 * LANES[0]
 
 def packed(kind: str, raw: np.ndarray, shape: tuple[int, ...]) -> Packed:
     """Return a tensor packed for `matmul`; one of very many rows (an embedding) in parts."""
-    if len(shape) > 2 or shape[0] <= 2 * _ROWS:
+    rows, *columns = shape
+    if len(columns) > 1 or rows <= 2 * _ROWS:
         return pack(kind, raw, shape)
-    blocks = -(-shape[0] // LANES[0])
+    blocks = -(-rows // LANES[0])
     return dataclasses.replace(behind(_parts(kind, raw, shape), blocks), shape=tuple(shape))
 
 

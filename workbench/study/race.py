@@ -87,12 +87,12 @@ def _llama_cpp(path: Path, context: int, threads: int):
         raise WorkbenchError(
             "a race needs llama.cpp: pip install 'bottleneck-workbench[peers]'"
         ) from None
-    params = xllamacpp.CommonParams()
+    params = xllamacpp.CommonParams()  # pyright: ignore[reportAttributeAccessIssue]
     params.model.path = str(path)
     params.n_ctx, params.n_parallel, params.warmup = capacity_for(context), 1, True
     params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
     params.verbosity = -1
-    server = xllamacpp.Server(params)
+    server = xllamacpp.Server(params)  # pyright: ignore[reportAttributeAccessIssue]
     options = {"ignore_eos": True, "cache_prompt": False, "temperature": 0}
 
     def run(ids: list[int], count: int) -> tuple[float, float]:
