@@ -1,6 +1,5 @@
 """Every variable has a unit and a name, and a file gives back what was saved."""
 
-import numpy as np
 import pytest
 import xarray as xr
 
@@ -84,9 +83,3 @@ def test_files_of_another_kind_are_refused(tmp_path, content):
         wb.open(path)
     with pytest.raises(FileError):
         wb.open(tmp_path)
-
-
-def test_as_float_gives_one_dtype():
-    assert {results.as_float(x).dtype for x in (1, 1.5, np.float32(2), [1, 2], True)} == {
-        np.dtype("float64")
-    }

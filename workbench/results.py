@@ -4,7 +4,6 @@ import functools
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-import numpy as np
 import xarray as xr
 
 from workbench.errors import FileError
@@ -165,8 +164,3 @@ def _version() -> str:
         return version("bottleneck-workbench")
     except PackageNotFoundError:
         return "source"
-
-
-def as_float(value) -> np.ndarray:
-    """Return `value` as float64, so that jitted functions see one dtype and compile once."""
-    return np.asarray(value, dtype=np.float64)

@@ -30,7 +30,8 @@ def known_table() -> dict:
     stages["decode"]["machine"]["effects"] = {"device": {ODD_DEVICE: float(np.log(1.2))}}
     ends = {level: {"all": [0.8, 1.2]} for level in LEVELS}
     known = {"device.backend": {}, "device_class.backend": {}}
-    return stages | {"known": known, "residuals": {"decode": ends, "prefill": ends}}
+    reach = {"context": 1e6, "batch": 1.0}
+    return stages | {"known": known, "range": reach, "residuals": {"decode": ends, "prefill": ends}}
 
 
 def measured_rows(seed: int = 3) -> list[dict]:

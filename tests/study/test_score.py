@@ -203,7 +203,7 @@ def test_files(tmp_path, rows):
         writer = csv.DictWriter(file, fieldnames=list(rows[0]))
         writer.writeheader()
         writer.writerows(rows[:20])
-    assert score.score_file(path)["rows"] == 20
+    assert score.score(score.read(path))["rows"] == 20
     table = list(csv.DictReader(score.table(scoreboard(score.read(path))).splitlines()))
     assert [r["id"] for r in table] == [r["id"] for r in rows[:20]]
     first = table[0]
@@ -215,4 +215,4 @@ def test_files(tmp_path, rows):
 def test_unreadable_files(tmp_path, bad):
     (tmp_path / "binary.csv").write_bytes(bytes(range(256)))
     with pytest.raises(FileError):
-        score.score_file(tmp_path / bad)
+        score.read(tmp_path / bad)

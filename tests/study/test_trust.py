@@ -1,5 +1,7 @@
 """Intervals hold their prediction and grow as calibration knows less."""
 
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 import workbench as wb
 from workbench.hardware import coefficients
 from workbench.study import trust
+from workbench.study.predict import BeyondContext
 from workbench.study.trust import LEVELS
 
 TABLE = {
@@ -15,6 +18,7 @@ TABLE = {
         "device.backend": {"seen|cuda": 5},
         "device_class.backend": {"nvidia-gpu|cuda": 50},
     },
+    "range": {"context": 8192.0, "batch": 1.0},
     "residuals": {
         stage: {
             "measured": {"all": [0.9, 1.1], "nvidia-gpu": [0.95, 1.04]},
@@ -27,7 +31,14 @@ TABLE = {
 }
 
 
-def levels(device: str, device_class: str, backend: str = "cuda", fits: bool = True):
+def levels(
+    device: str,
+    device_class: str,
+    backend: str = "cuda",
+    fits: bool = True,
+    context=512.0,
+    batch=1.0,
+):
     pools = {"device": device, "device_class": device_class, "backend": backend}
     keys = {name: np.array([label], dtype=object) for name, label in pools.items()}
     priced = {
@@ -36,7 +47,9 @@ def levels(device: str, device_class: str, backend: str = "cuda", fits: bool = T
         "decode_tok_s": np.array([100.0]),
         "prefill_tok_s": np.array([1000.0]),
     }
-    found = trust.intervals(priced, keys, TABLE)
+    found = trust.intervals(
+        priced, keys, {"context": np.array([context]), "batch": np.array([batch])}, TABLE
+    )
     ends = [found[name].item() for name in ("lower", "upper", "prefill_lower", "prefill_upper")]
     return str(found["trust"].item()), ends
 
@@ -49,6 +62,8 @@ def levels(device: str, device_class: str, backend: str = "cuda", fits: bool = T
         (("new", "amd-gpu"), "prior", [60, 170, 600, 1700]),
         (("seen", "nvidia-gpu", "vulkan"), "prior", [60, 170, 600, 1700]),
         (("seen", "nvidia-gpu", "cuda", False), "outside range", [50, 200, 500, 2000]),
+        (("seen", "nvidia-gpu", "cuda", True, 8193.0), "outside range", [50, 200, 500, 2000]),
+        (("seen", "nvidia-gpu", "cuda", True, 512.0, 2.0), "outside range", [50, 200, 500, 2000]),
     ],
 )
 def test_levels(asked, level, ends):
@@ -109,3 +124,14 @@ def test_a_model_that_does_not_fit_is_outside_the_range_and_its_interval_is_wide
                        for quant in ("IQ1_S", "F16"))  # fmt: skip
     assert (inside.trust.item(), outside.trust.item()) == ("measured", "outside range")
     assert width(outside) > width(inside)
+
+
+def test_a_batch_or_a_context_that_no_row_had_is_outside_the_range():
+    """measurements.csv decodes one sequence, with at most 131,072 tokens of depth and a reply behind them."""
+    model, device = wb.Model.preset("llama-3.2-1b-instruct"), wb.Device.preset("rtx 4090")
+    for work in (wb.Workload(batch=4), wb.Workload(context=140_000)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BeyondContext)
+            ds = wb.predict(model, device, work)
+        assert bool(ds.fits) and ds.trust.item() == "outside range"
+        assert width(ds) > width(wb.predict(model, device))

@@ -83,12 +83,6 @@ def line(series: int) -> dict[str, Any]:
     }
 
 
-def bar(series: int) -> dict[str, Any]:
-    """Return the marker of the n-th series of bars: no two differ by colour alone."""
-    pattern = {"shape": PATTERNS[series % len(PATTERNS)], "solidity": 0.3}
-    return {"marker": {"color": PALETTE[series % len(PALETTE)], "pattern": pattern}}
-
-
 def figure(traces: Iterable, values: Sequence[dict] = (), **layout) -> go.Figure:
     """Return a plain figure of `traces` in the house style.
 

@@ -53,7 +53,8 @@ def memory(load: Load, context, batch, kv_bits, ubatch, runtime) -> tuple:
         context: tokens of KV cache to hold per sequence.
         batch: sequences.
         kv_bits: bits per KV element.
-        ubatch: tokens of one prefill pass: its logits and activations are held in float32.
+        ubatch: tokens of one prefill pass: its logits and about four activations a token are held
+            in float32 (an estimate; the logits are most of it).
         runtime: bytes the engine takes for itself.
     """
     buffers = ubatch * 4 * (load.vocab + 4 * load.hidden)

@@ -87,11 +87,7 @@ def decode_costs(load: Load, machine: Machine, context, batch, kv_bits, resident
     """
     step = traffic.decode(load, context, batch, kv_bits)
     return (
-        step.weight_bytes * resident / machine.bandwidth,
-        step.weight_bytes * (1 - resident) / machine.spill_bandwidth,
-        step.kv_bytes / machine.bandwidth,
-        step.attention_flops / machine.flops,
-        step.flops / machine.flops,
+        *_moved(step, machine, resident),
         load.layers * LAYER_S,
         load.moe_layers * LAYER_S,
         STEP_S,
@@ -105,14 +101,21 @@ def prefill_costs(
     step, expert_flops = traffic.prefill(load, prompt, context, batch, kv_bits, ubatch)
     passes = jnp.ceil(prompt * batch / ubatch)
     return (
+        *_moved(step, machine, resident),
+        expert_flops / machine.flops,
+        passes * load.layers * LAYER_S,
+        STEP_S,
+    )
+
+
+def _moved(step: traffic.Traffic, machine: Machine, resident) -> tuple:
+    """Return seconds of weights held, weights spilled, KV cache, attention and matrix products."""
+    return (
         step.weight_bytes * resident / machine.bandwidth,
         step.weight_bytes * (1 - resident) / machine.spill_bandwidth,
         step.kv_bytes / machine.bandwidth,
         step.attention_flops / machine.flops,
         step.flops / machine.flops,
-        expert_flops / machine.flops,
-        passes * load.layers * LAYER_S,
-        STEP_S,
     )
 
 

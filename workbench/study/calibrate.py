@@ -8,14 +8,11 @@ import numpy as np
 from workbench.errors import WorkbenchError
 from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
 from workbench.study import effects, fit
-from workbench.study.rows import Request, is_scored, request, stored
+from workbench.study.rows import DEEP, Request, is_scored, request, stored
 from workbench.study.trust import LEVELS
 
-FOLDS = {
-    "device": 1000,
-    "model": 12,
-}  # every device is left out alone; models are dealt to twelve fits
-DEEP = 4096  # tokens of context from which a row counts as deep
+#: Fits at most for each thing left out: every device alone, models dealt to twelve fits.
+FOLDS = {"device": 1000, "model": 12}
 TAIL = 0.1  # the 80 % interval leaves this share of rows out at each end
 
 
@@ -29,6 +26,7 @@ class Stage(NamedTuple):
     sources: np.ndarray  # (row,)
     models: np.ndarray  # (row,)
     sets: dict[str, np.ndarray]  # (row,) booleans: scored, moe, deep
+    longest: float  # tokens of context, the most of any row
 
 
 def stage_of(name: str, pairs: list[tuple[dict, Request]]) -> Stage:
@@ -52,7 +50,8 @@ def stage_of(name: str, pairs: list[tuple[dict, Request]]) -> Stage:
     sources, models = (
         np.array(x, dtype=object) for x in ([r.source for r in rows], [r.model.name for r in rows])
     )
-    return Stage(name, costs, observed, keys, sources, models, sets)
+    longest = max(r.context for r in rows)
+    return Stage(name, costs, observed, keys, sources, models, sets, longest)
 
 
 def pools_of(row: Request) -> dict[str, str]:
@@ -124,6 +123,10 @@ def calibrate(
         table["held_out"][name] = {what: _reports(r, stage) for what, r in left_out.items()}
         if name == "decode":
             table["known"] = _known(stage.keys)
+            table["range"] = {
+                "context": stage.longest,
+                "batch": 1.0,
+            }  # every row decodes one sequence
     return table
 
 

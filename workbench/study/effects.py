@@ -98,6 +98,17 @@ DECODE = {
     "machine": Term(1.0, 0.01, {"device": 0.15, "arch": 0.05, "backend.arch": 0.05}),
 }
 
+#: What shifts the share of peak FLOP/s that large matrix products reach.
+_PRODUCTS = {
+    "backend": 0.4,
+    "device_class": 0.3,
+    "generation": 0.3,
+    "family": 0.2,
+    "backend.family": 0.2,
+    "backend.era": 0.3,
+    "library": 0.3,
+}
+
 PREFILL = {
     "weights": Term(1.2, 0.2, {"backend": 0.2}),
     "spill": Term(1.0, 0.3, {}),
@@ -113,33 +124,8 @@ PREFILL = {
             "library": 0.3,
         },
     ),
-    "dense": Term(
-        2.0,
-        0.5,
-        {
-            "backend": 0.4,
-            "device_class": 0.3,
-            "generation": 0.3,
-            "family": 0.2,
-            "backend.family": 0.2,
-            "backend.era": 0.3,
-            "library": 0.3,
-            "vendor": 0.5,
-        },
-    ),
-    "experts": Term(
-        3.0,
-        0.5,
-        {
-            "backend": 0.4,
-            "device_class": 0.3,
-            "generation": 0.3,
-            "family": 0.2,
-            "backend.family": 0.2,
-            "backend.era": 0.3,
-            "library": 0.3,
-        },
-    ),
+    "dense": Term(2.0, 0.5, _PRODUCTS | {"vendor": 0.5}),
+    "experts": Term(3.0, 0.5, _PRODUCTS),
     "dispatch": Term(30.0, 1.0, {"backend": 0.5, "generation": 0.3}),
     "fixed": Term(1.0, 1.0, {"backend": 0.5, "host": 0.9}),
     "machine": Term(1.0, 0.01, {"device": 0.3, "arch": 0.1, "backend.arch": 0.1}),

@@ -218,7 +218,7 @@ def _other_engines(asked: Question):
     known = coefficients.table()["known"]["device_class.backend"]
     mine = engines.backend(asked.engine, asked.device.device_class)
     for label, engine in _ENGINES.items():
-        if engine not in ("mlx",) and asked.quant.startswith("MLX"):
+        if engine != "mlx" and asked.quant.startswith("MLX"):
             continue
         try:
             other = engines.backend(engine, asked.device.device_class)

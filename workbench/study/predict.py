@@ -86,7 +86,7 @@ def predict(
         {name: _axis(value, dims) for name, value in work.arrays().items()},
     )
     priced = run(inputs)
-    priced |= trust.intervals(priced, keys, table)
+    priced |= trust.intervals(priced, keys, inputs[-1], table)
     swept = {
         "model": not isinstance(model, Model),
         "device": not isinstance(device, Device),

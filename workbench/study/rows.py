@@ -10,6 +10,7 @@ from workbench.specs.model import Model
 from workbench.study import row_fields, row_specs
 from workbench.study.row_fields import number, optional, text, tokens
 
+DEEP = 4096  # tokens of context from which rows are also reported alone
 #: Tokens generated when a row does not say: the tg128 of llama-bench.
 _GENERATED = 128.0
 _CLASSES = ("nvidia-gpu", "amd-gpu", "amd-apu", "apple-uma", "intel", "cpu", "sbc")

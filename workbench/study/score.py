@@ -9,18 +9,8 @@ import numpy as np
 import xarray as xr
 
 from workbench.errors import FileError
+from workbench.study.rows import DEEP
 from workbench.study.scoreboard import scoreboard
-
-DEEP = 4096  # tokens: rows with at least this much context are also reported alone
-
-
-def score_file(path: str | Path, table: dict | None = None) -> dict:
-    """Score the rows of a CSV file; see `score`.
-
-    Raises:
-        FileError: the file cannot be read as CSV.
-    """
-    return score(read(path), table)
 
 
 def score(rows: Iterable[dict], table: dict | None = None) -> dict:

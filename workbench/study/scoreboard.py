@@ -164,7 +164,7 @@ def _price(listed: list[Asked], table: dict) -> dict[str, np.ndarray]:
         work | {"batch": 1.0, "generate": GENERATED},
     )
     priced = run(inputs)
-    priced |= trust.intervals(priced, keys, table)
+    priced |= trust.intervals(priced, keys, inputs[-1], table)
     named = {"predicted": "decode_tok_s", "prefill_predicted": "prefill_tok_s"}
     return {name: priced[named.get(name, name)] for name in (*_PREDICTED, "trust")}
 

@@ -5,19 +5,24 @@ import numpy as np
 from workbench.hardware import coefficients
 
 #: From best to worst. measured: this device with this backend has rows. calibrated: the backend has rows on devices of
-#: this class. prior: it has none. outside range: the model does not fit, or the configuration is beyond any row.
+#: this class. prior: it has none. outside range: the model does not
+#: fit, or more context or a larger batch is asked for than any row had.
 LEVELS = ("measured", "calibrated", "prior", "outside range")
 
 
 def intervals(
-    priced: dict[str, np.ndarray], keys: dict[str, np.ndarray], table: dict
+    priced: dict[str, np.ndarray],
+    keys: dict[str, np.ndarray],
+    work: dict[str, np.ndarray],
+    table: dict,
 ) -> dict[str, np.ndarray]:
     """Return `trust`, and the 80 % interval of decode and prefill speed from residuals of held-out rows.
 
     Args:
         priced: arrays of `ledger.price`.
         keys: pools, as for `coefficients.resolve`.
-        table: coefficients, with `known` pools and `residuals` by trust level and device class.
+        work: `context` and `batch`, as priced.
+        table: coefficients, with `known` pools, the `range` of the rows, and `residuals` by level and device class.
     """
     known = table["known"]
     seen_device = coefficients.look_up(known["device.backend"], "device.backend", keys) > 0
@@ -25,7 +30,10 @@ def intervals(
         coefficients.look_up(known["device_class.backend"], "device_class.backend", keys) > 0
     )
     level = np.where(seen_device, 0, np.where(seen_class, 1, 2))
-    level = np.where(~priced["fits"] & (priced["weight_bytes"] > 0), 3, level)
+    beyond = ~priced["fits"]
+    for name, most in table["range"].items():
+        beyond = beyond | (work[name] > most)
+    level = np.where(beyond, 3, level)
     found = {"trust": np.array(LEVELS)[level]}
     for stage, prefix in (("decode", ""), ("prefill", "prefill_")):
         low, high = (_quantile(table["residuals"][stage], end, level, keys) for end in (0, 1))
