@@ -5,8 +5,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-
 import workbench as wb
 from workbench import cli_machine, cli_print
 from workbench.engine.decoder_generate import Piece, generate, prompt_ids
@@ -64,7 +62,7 @@ def _collected(pieces: Iterator[Piece], show) -> tuple[list[Piece], list[float],
 
 
 def raced(path: Path, prompt: int, generate: int, rounds: int) -> dict:
-    """Race against llama.cpp; return medians, ratios, bandwidths and what `predict` said."""
+    """Race against llama.cpp; return the best of each, ratios, bandwidths and what `predict` said."""
     with cli_print.progress() as report:
         ds = race(path, prompt=prompt, generate=generate, rounds=rounds, report=report)
     device = cli_machine.this_machine()
@@ -75,12 +73,13 @@ def raced(path: Path, prompt: int, generate: int, rounds: int) -> dict:
         "model": path.name,
         "device": device.name,
         "threads": ds.attrs["threads"],
+        "load_average": ds.attrs["load"],
         "decode_ratio": ds.decode_ratio.item(),
         "prefill_ratio": ds.prefill_ratio.item(),
-        "stream_GB_s": float(np.median(ds.stream_bandwidth)) / 1e9,
+        "stream_GB_s": ds.stream_bandwidth.max().item() / 1e9,
         "engines": {
             str(name): {
-                key: float(ds[source].sel(engine=name).median()) / scale
+                key: float(ds[source].sel(engine=name).max()) / scale
                 for key, source, scale in (
                     ("decode_tok_s", "decode_tok_s", 1.0),
                     ("prefill_tok_s", "prefill_tok_s", 1.0),
@@ -113,5 +112,6 @@ def print_race(found: dict) -> None:
     print(
         f"\nours over llama.cpp: decode {found['decode_ratio']:.2f}, "
         f"prefill {found['prefill_ratio']:.2f}; "
-        f"memory streams {found['stream_GB_s']:.3g} GB/s; {found['threads']} threads each"
+        f"memory streams {found['stream_GB_s']:.3g} GB/s; {found['threads']} threads each, "
+        f"load average {found['load_average']:.1f} at the start"
     )

@@ -2,7 +2,6 @@
 
 import json
 
-import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -24,8 +23,7 @@ def test_race_is_run_from_the_command_line(path):
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     ours, theirs = found["rounds"]["decode_tok_s"]
-    ratios = np.divide(ours, theirs)
-    assert found["decode_ratio"] == pytest.approx(np.median(ratios))
+    assert found["decode_ratio"] == pytest.approx(max(ours) / max(theirs))
     assert found["predicted"]["decode_tok_s"] > 0 and found["stream_GB_s"] > 0
 
 

@@ -84,24 +84,36 @@ def forward(weights: Weights, cache: Cache, tokens, start, arch: Architecture, l
     `loop` may be a Python loop, so that a cost analysis sees every layer.
     """
     batch, size = tokens.shape
-    x = rows(weights.embedding, tokens.reshape(-1))
-    if arch.family.scaled:
-        x = x * arch.hidden**0.5
-    ahead = jnp.arange(size, dtype=jnp.int32)
-    positions = (start[:, None] + ahead).reshape(-1)
+    x, positions = embedded(weights, tokens, start, arch)
 
     def layer(i, state):
         x, cache = state
-        normed = rms_norm(x, weights.vectors["attn_norm"][i], arch.eps)
-        mixed, cache = _attention(weights, cache, normed, positions, start, i, arch)
-        x = x + _post(weights, "post_attention_norm", mixed, i, arch)
-        normed = rms_norm(x, weights.vectors[arch.family.ffn_norm][i], arch.eps)
-        fed = _feed_forward(weights, normed, i, arch)
-        return x + _post(weights, "post_ffw_norm", fed, i, arch), cache
+        x, cache = mix(weights, x, cache, positions, start, i, arch)
+        return feed(weights, x, i, arch), cache
 
     x, cache = loop(jnp.int32(0), jnp.int32(arch.layers), layer, (x, cache))
     x = rms_norm(x, weights.output_norm, arch.eps)
     return x.reshape(batch, size, -1), cache
+
+
+def embedded(weights: Weights, tokens, start, arch: Architecture):
+    """Return the tokens' embeddings (batch · T, hidden) and their positions (batch · T,)."""
+    x = rows(weights.embedding, tokens.reshape(-1))
+    ahead = jnp.arange(tokens.shape[1], dtype=jnp.int32)
+    positions = (start[:, None] + ahead).reshape(-1)
+    return x * arch.hidden**0.5 if arch.family.scaled else x, positions
+
+
+def mix(weights: Weights, x, cache: Cache, positions, start, layer, arch: Architecture):
+    """Return the residual stream (batch · T, hidden) behind a layer's attention, and the Cache."""
+    normed = rms_norm(x, weights.vectors["attn_norm"][layer], arch.eps)
+    mixed, cache = _attention(weights, cache, normed, positions, start, layer, arch)
+    return x + _post(weights, "post_attention_norm", mixed, layer, arch), cache
+
+
+def ffn_input(weights: Weights, x, layer, arch: Architecture):
+    """Return what a layer's feed-forward, and its router, are given."""
+    return rms_norm(x, weights.vectors[arch.family.ffn_norm][layer], arch.eps)
 
 
 def _post(weights: Weights, name: str, x, layer, arch: Architecture):
@@ -167,6 +179,12 @@ def _attend(cache: Cache, q, start, layer, sinks, rules: Rules):
         return attention.attend(q[b], blocks, start[b], start[b] + q.shape[1], sinks, rules)
 
     return jnp.concatenate([one(b) for b in range(batch)])
+
+
+def feed(weights: Weights, x, layer, arch: Architecture):
+    """Return the residual stream (batch · T, hidden) behind a layer's feed-forward."""
+    fed = _feed_forward(weights, ffn_input(weights, x, layer, arch), layer, arch)
+    return x + _post(weights, "post_ffw_norm", fed, layer, arch)
 
 
 def _feed_forward(weights: Weights, x, layer, arch: Architecture):
