@@ -9,7 +9,8 @@ PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8888
 NOTEBOOK ?= 00-start-here.ipynb
-PYTEST_ARGS ?=
+# Whole files are dealt out, so that what a file sets up is set up once.
+PYTEST_ARGS ?= --numprocesses=2 --dist=loadfile
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
