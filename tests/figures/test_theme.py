@@ -41,22 +41,14 @@ def test_paper_is_transparent():
     assert fig.layout.template.layout.plot_bgcolor == "rgba(0,0,0,0)"
 
 
-@pytest.mark.parametrize("kind", [go.Figure, go.FigureWidget])
-def test_fill_keeps_what_it_is_not_given(kind):
-    fig = kind([go.Scatter(y=[1, 2], textposition="middle right"), go.Scatter()])
+def test_fill_keeps_what_it_is_not_given():
+    fig = go.Figure([go.Scatter(y=[1, 2], textposition="middle right"), go.Scatter()])
     theme.fill(fig, [{"x": [5, 6]}, {"y": [3, 4], "x": [0, 1]}])
     assert list(fig.data[0].x) == [5, 6] and list(fig.data[0].y) == [1, 2]
     assert fig.data[0].textposition == "middle right"
     assert list(fig.data[1].y) == [3, 4]
 
 
-def test_live_message_carries_every_trace(monkeypatch):
-    """Plotly's widget resets in the browser what a message leaves undefined."""
-    fig = go.FigureWidget([go.Scatter(x=[0, 1], y=[1, 2]), go.Scatter(x=[0, 1], y=[1, 2])])
-    sent = []
-    monkeypatch.setattr(fig, "_send_restyle_msg", lambda data, **_: sent.append(data))
-    theme.fill(fig, [{"x": [2, 3]}, {"y": [5, 6]}])
-    assert [list(map(list, sent[0][axis])) for axis in "xy"] == [
-        [[2, 3], [0, 1]],
-        [[1, 2], [5, 6]],
-    ]
+def test_fill_needs_values_for_every_trace():
+    with pytest.raises(ValueError, match="values for 1 traces; the figure has 2"):
+        theme.fill(go.Figure([go.Bar(), go.Bar()]), [{"x": [1]}])

@@ -5,7 +5,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 import xarray as xr
-from plotly.basedatatypes import BaseFigure, Undefined
+from plotly.basedatatypes import Undefined
 
 from workbench import results
 from workbench.units import GiB
@@ -97,24 +97,15 @@ def figure(traces: Iterable, values: Sequence[dict] = (), **layout) -> go.Figure
     return fig
 
 
-def fill(fig: BaseFigure, values: Sequence[dict]) -> None:
-    """Show new values in the traces of `fig`, in one message if it is live.
+def fill(fig: go.Figure, values: Sequence[dict]) -> None:
+    """Show new values in the traces of `fig`; what a trace is not given, it keeps.
 
     Args:
-        fig: a Figure or FigureWidget.
+        fig: with the traces that `values` are for.
         values: for each trace the properties that follow the data: x, y, text ...
     """
+    if len(values) != len(fig.data):
+        raise ValueError(f"values for {len(values)} traces; the figure has {len(fig.data)}")
     names = dict.fromkeys(name for properties in values for name in properties)
-    # In a live figure a property sent for one trace is reset in those that it is not sent for.
-    changes = {
-        name: [
-            properties[name] if name in properties else _kept(trace, name)
-            for trace, properties in zip(fig.data, values, strict=True)
-        ]
-        for name in names
-    }
-    fig.plotly_restyle(changes)
-
-
-def _kept(trace, name: str):
-    return trace[name] if name in trace else Undefined  # noqa: SIM401 (a trace has no get)
+    columns = {name: [each.get(name, Undefined) for each in values] for name in names}
+    fig.plotly_restyle(columns)  # all at once: a third of the time that one by one takes

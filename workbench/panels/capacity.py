@@ -89,7 +89,7 @@ class CapacityPanel(Panel):
         """Return the three views in one figure."""
         return budget.empty(MODELS, QUANTS)
 
-    def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
+    def draw(self, fig: go.Figure, ds: xr.Dataset) -> None:
         """Refill the three views."""
         memory = self._memory.value
         bars, cells = budget.values(ds, memory), headroom.values(self._room)

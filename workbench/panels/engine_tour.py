@@ -44,7 +44,7 @@ class LossPanel(Panel):
         """Return the figure, empty."""
         return figures.empty()
 
-    def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
+    def draw(self, fig: go.Figure, ds: xr.Dataset) -> None:
         """Refill the points."""
         theme.fill(fig, figures.values(ds))
 

@@ -14,6 +14,7 @@ import xarray as xr
 
 from workbench.errors import SpecError, UnknownNameError, WorkbenchError
 from workbench.panels import style
+from workbench.panels.plot import Plot
 
 # Callbacks run on a thread of their own in JupyterLab >= 4.4, details on a timer's: one at a time.
 _REDRAW = threading.RLock()
@@ -43,10 +44,10 @@ class Panel:
         self._quiet, self._timer = False, None
         self._alert, self._status = widgets.HTML(), widgets.HTML()
         self.data: xr.Dataset | None = None
-        self.widget = self.figure()
+        self.widget: Plot | None = None
+        self._fig = self.figure()
         self.redraw()
-        self.widget = go.FigureWidget(self.widget)
-        self.widget._config = {**self.widget._config, "responsive": True, "displayModeBar": False}
+        self.widget = Plot(self._fig)
         self.view = self._layout()
         for name, control in self._controls.items():
             control.observe(lambda change, name=name: self._changed(name), "value")
@@ -65,8 +66,8 @@ class Panel:
         """Return the figure with all its traces, still empty; called once."""
         raise NotImplementedError
 
-    def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
-        """Refill the traces of `fig`; runs inside one `batch_update`."""
+    def draw(self, fig: go.Figure, ds: xr.Dataset) -> None:
+        """Refill the traces of `fig`; what is different reaches the browser in one message."""
         raise NotImplementedError
 
     def status(self, ds: xr.Dataset) -> str:
@@ -153,8 +154,9 @@ class Panel:
             warnings.simplefilter("always", UserWarning)
             try:
                 ds = self.compute(**self.values)
-                with self.widget.batch_update():
-                    self.draw(self.widget, ds)
+                self.draw(self._fig, ds)
+                if self.widget:
+                    self.widget.show()
                 self.data = ds
                 self._status.value = f'<div role="status">{self.headline(ds)}</div>'
                 self._say(*(str(n.message) for n in noted if _is_ours(n.category)))

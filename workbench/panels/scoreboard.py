@@ -75,7 +75,7 @@ class ScoreboardPanel(Panel):
         """Return scatter, errors and coverage in one figure."""
         return figures.empty()
 
-    def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
+    def draw(self, fig: go.Figure, ds: xr.Dataset) -> None:
         """Refill them, and turn the axes to the stage."""
         theme.fill(fig, figures.values(ds))
         fig.update_layout({axis: {"range": self._reach} for axis in ("xaxis", "yaxis")})

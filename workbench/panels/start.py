@@ -92,7 +92,7 @@ class StartPanel(Panel):
         """Return the three views in one figure."""
         return start.empty()
 
-    def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
+    def draw(self, fig: go.Figure, ds: xr.Dataset) -> None:
         """Refill the three views."""
         theme.fill(fig, start.values(self._curve, ds))
 

@@ -12,14 +12,12 @@ from workbench.panels.controls import NumberSlider
 
 ROW = {"display": "flex", "flex_flow": "row wrap", "width": "100%", "align_items": "stretch"}
 
-_HERE = Path(__file__).parent
-
 
 class Sheet(anywidget.AnyWidget):
-    """The style sheet; it takes no room, and keeps figures as wide as the notebook."""
+    """The style sheet; it takes no room."""
 
-    _css = _HERE / "panel.css"
-    _esm = _HERE / "panel.js"
+    _css = Path(__file__).parent / "panel.css"
+    _esm = "export default { render() {} }"
 
 
 def group(title: str, controls: Sequence[widgets.Widget]) -> widgets.VBox:

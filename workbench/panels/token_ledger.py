@@ -87,7 +87,7 @@ class TokenLedgerPanel(Panel):
         """Return the three views in one figure."""
         return token_ledger.empty()
 
-    def draw(self, fig: go.FigureWidget, ds: xr.Dataset) -> None:
+    def draw(self, fig: go.Figure, ds: xr.Dataset) -> None:
         """Refill the three views."""
         device, law = self._device(), self._law
         points = operations(self._shown, self._asked_model(), PROMPT)
