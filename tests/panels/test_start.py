@@ -1,8 +1,6 @@
 """The start panel without a browser: its numbers, its files, its words."""
 
 import json
-import statistics
-import time
 
 import numpy as np
 import pytest
@@ -156,18 +154,6 @@ def test_error_stays_until_the_file_is_right(panel):
     panel.set(file="nothing.gguf").set(context=8192)
     assert "nothing.gguf" in panel.error
     assert panel.set(file="").error == ""
-
-
-def test_a_move_of_the_slider_is_quick(panel):
-    """Issue 2: one panel change costs the kernel 15 ms; of its own time, since CI shares cores."""
-    seconds = []
-    for context in range(3000, 3040):
-        start = time.process_time()
-        panel._controls["context"].value = context
-        seconds.append(time.process_time() - start)
-    quick, median, _ = statistics.quantiles(seconds, n=4)
-    print(f"panel change: median {median * 1e3:.1f} ms, lower quartile {quick * 1e3:.1f} ms")
-    assert quick < 0.015
 
 
 def test_the_guess_of_the_notebook_holds():
