@@ -8,7 +8,6 @@ from typer.testing import CliRunner
 from workbench import cli
 from workbench.engine.loading_tiny import tiny
 from workbench.errors import SpecError
-from workbench.probe.stream import KERNELS, stream
 from workbench.study.race import race
 
 
@@ -27,18 +26,7 @@ def test_race_is_run_from_the_command_line(path):
     assert found["predicted"]["decode_tok_s"] > 0 and found["stream_GB_s"] > 0
 
 
-def test_streams_are_positive():
-    ds = stream(2**22, 2)
-    assert list(ds.kernel.values) == list(KERNELS) and (ds.stream_bandwidth > 0).all()
-    assert ds.stream_bandwidth.attrs["units"] == "byte/s"
-
-
 @pytest.mark.parametrize("wrong", [{"prompt": 0}, {"generate": 0}, {"rounds": 0}])
 def test_races_of_nothing_are_refused(path, wrong):
     with pytest.raises(SpecError, match=next(iter(wrong))):
         race(path, **wrong)
-
-
-def test_stream_of_nothing_is_refused():
-    with pytest.raises(SpecError, match="repeats 0"):
-        stream(repeats=0)

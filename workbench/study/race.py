@@ -1,6 +1,5 @@
 """Our decoder against llama.cpp: same file, same tokens, same threads, in turns."""
 
-import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,8 @@ from workbench.engine.decoder_generate import capacity_for, decode, prefill
 from workbench.engine.loading import Decoder, load
 from workbench.errors import SpecError, WorkbenchError
 from workbench.hardware import traffic
-from workbench.probe.stream import stream
+from workbench.probe.bandwidth import bandwidth
+from workbench.probe.system import threads_allowed
 from workbench.results import dataset
 from workbench.specs.gguf import load_model
 
@@ -53,24 +53,23 @@ def race(
     if min(prompt, generate, rounds) < 1:
         raise SpecError(f"prompt {prompt}, generate {generate}, rounds {rounds}: each at least 1")
     busy = psutil.getloadavg()[0]
-    decoder, threads = load(path, report), _threads()
+    decoder, threads = load(path, report), threads_allowed()
     runners = [_ours(decoder), _llama_cpp(decoder.path, prompt + generate, threads)]
     rng, speeds, streams = np.random.default_rng(0), [], []
     for turn in range(rounds + 1):
         ids = rng.integers(0, decoder.arch.vocab, prompt).tolist()
         speeds.append([run(ids, generate) for run in runners])
-        streams.append(stream(_STREAM_BYTES, 2, ("read",)).stream_bandwidth.item())
+        streams.append(_streamed(threads))
         report("rounds", turn + 1, rounds + 1)
     return _result(decoder, np.array(speeds[1:]), np.array(streams[1:]), threads).assign_attrs(
         load=busy
     )
 
 
-def _threads() -> int:
-    """Return the threads that JAX uses: one a core that the process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def _streamed(threads: int) -> float:
+    """Return byte/s that the memory streams just now."""
+    ds = bandwidth(_STREAM_BYTES, kernels=("read",), threads=[threads], repeats=2)
+    return ds.stream_bandwidth.item()
 
 
 def _ours(decoder: Decoder):
@@ -124,17 +123,15 @@ def _result(decoder: Decoder, speeds: np.ndarray, streams: np.ndarray, threads: 
     over, each = ("engine", "round"), by_engine[..., 1] * token_bytes
     best = speeds.max(0)  # (engine, phase)
     ratios = best[0] / best[1]
-    bandwidth = {"units": "byte/s", "long_name": "weights read per second"}
+    weights = {"units": "byte/s", "long_name": "weights read per second"}
     ratio = {"units": "1", "long_name": "our speed over llama.cpp's"}
     number = {"units": "1", "long_name": "round"}
     return dataset(
         {
             "prefill_tok_s": (over, by_engine[..., 0]),
             "decode_tok_s": (over, by_engine[..., 1]),
-            "decode_bandwidth": xr.DataArray(each, dims=over, attrs=bandwidth),
-            "stream_bandwidth": xr.DataArray(
-                streams, dims="round", attrs=bandwidth | {"long_name": "streaming bandwidth"}
-            ),
+            "decode_bandwidth": xr.DataArray(each, dims=over, attrs=weights),
+            "stream_bandwidth": ("round", streams),
             "prefill_ratio": xr.DataArray(ratios[0], attrs=ratio),
             "decode_ratio": xr.DataArray(ratios[1], attrs=ratio),
         },
