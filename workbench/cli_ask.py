@@ -18,7 +18,8 @@ from workbench.units import parse
 _NUMBERS = ("decode_tok_s", "lower", "upper", "prefill_tok_s", "prefill_lower", "prefill_upper",
             "ttft_s", "usable_bytes", "headroom_bytes", "max_context", "naive_tok_s",
             "file_bytes")  # fmt: skip
-_PARTS = {"time_s": "term", "prefill_time_s": "prefill_term", "memory_bytes": "kind"}
+_PARTS = {"time_s": "term", "prefill_time_s": "prefill_term", "memory_bytes": "kind",
+          "load_s": "cache_state", "cold_start_s": "cache_state"}  # fmt: skip
 
 
 def machine(name: str, memory: str = "") -> wb.Device:

@@ -47,7 +47,12 @@ def one(record: dict) -> None:
     console.print(
         f"prefill {record['prefill_tok_s']:.3g} tok/s, first token after {record['ttft_s']:.3g} s; "
         f"bandwidth / bytes alone would say {record['naive_tok_s']:.3g} tok/s; "
-        f"trust: {record['trust']}\n"
+        f"trust: {record['trust']}"
+    )
+    loads, starts = record["load_s"], record["cold_start_s"]
+    console.print(
+        f"loads in {loads['cold']:.3g} s from the disk, {loads['warm']:.3g} s if cached; "
+        f"first token {starts['cold']:.3g} s after a cold start\n"
     )
     step = sum(record["time_s"].values())
     terms = [(k, f"{t * 1e3:.3g}", f"{t / step:.0%}") for k, t in record["time_s"].items() if t > 0]

@@ -221,7 +221,7 @@ def test_device_is_a_pytree_of_its_numbers():
     device = Device.preset("rtx 4090")
     leaves, tree = jax.tree_util.tree_flatten(device)
     again = jax.tree_util.tree_unflatten(tree, leaves)
-    assert len(leaves) == 11 and all(isinstance(leaf, float) for leaf in leaves)
+    assert len(leaves) == 12 and all(isinstance(leaf, float) for leaf in leaves)
     assert again.name == device.name and again.bandwidth == device.bandwidth
 
 

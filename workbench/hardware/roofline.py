@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from workbench import data
-from workbench.hardware import traffic
+from workbench.hardware import storage, traffic
 from workbench.hardware.traffic import Load
 
 #: The terms of a decode step, in the order of the result.
@@ -69,7 +68,7 @@ def machine_of(device) -> Machine:
     cannot hold comes from its disk at every step (M23).
     """
     if device.unified:
-        return Machine(device.bandwidth, device.flops, data.rule("disk_bandwidth"))
+        return Machine(device.bandwidth, device.flops, storage.disk_of(device).bandwidth)
     slower = jnp.minimum(device.link, device.host_bandwidth)
     return Machine(device.bandwidth, device.flops, slower)
 

@@ -205,6 +205,8 @@ def _reads(ds: xr.Dataset) -> list[tuple[str, str, str]]:
     need, have = (human_bytes(float(b)) for b in (ds.memory_bytes.sum(), ds.usable_bytes))
     step, binding = float(ds.time_s.sum()), ds.bound.item()
     share = float(ds.time_s.sel(term=binding)) / step
+    cold, warm = ds.load_s.values  # as in load.CACHE_STATES
+    start = ds.cold_start_s.sel(cache_state="cold").item()
     fits = ds.fits.item()
     return [
         ("It fits" if fits else "It does not fit", f"needs {need} of {have} usable",
@@ -214,6 +216,9 @@ def _reads(ds: xr.Dataset) -> list[tuple[str, str, str]]:
          f"{TRUST[ds.trust.item()]}", ""),
         (f"{_seconds(ds.ttft_s.item())} to the first token",
          f"the prompt is read at {ds.prefill_tok_s.item():.3g} tok/s", ""),
+        (f"Loads in {_seconds(cold)}",
+         f"from the disk, {_seconds(warm)} if cached; first token {_seconds(start)} after a cold "
+         "start", ""),
         (f"Limit: {ledger.NAMES.get(binding, binding)}",
          f"takes {share:.0%} of the {_seconds(step)} of a step", ""),
     ]  # fmt: skip

@@ -45,7 +45,8 @@ class Device:
     level on the chip), `flops` in FLOP/s (dense FP16 matrix products where there are matrix units,
     else the shader or vector rate), `cores` as the vendor counts them, `clock` in Hz, `npu_ops` in
     operations/s, `power` in W. `host_bandwidth` (B/s) and `host_memory` (bytes) are the system
-    memory behind a discrete card; in a unified machine they repeat its own memory.
+    memory behind a discrete card; in a unified machine they repeat its own memory. `disk` in B/s
+    is given by the caller, `disk="7 GB/s"`; NaN stands for the usual one of such a machine.
 
     `bandwidth`, `memory`, `flops`, `link`, `host_bandwidth` and `host_memory` are always numbers:
     what a catalogue row does not know is estimated from its generation, and `note` says so. Any
@@ -67,6 +68,7 @@ class Device:
     clock: float = math.nan
     npu_ops: float = math.nan
     power: float = math.nan
+    disk: float = math.nan
     device_class: str = "nvidia-gpu"
     generation: str = ""
     unified: bool = False
@@ -152,7 +154,7 @@ def device_table() -> xr.Dataset:
     SI units; NaN where the catalogue is silent, bandwidth included: nothing is estimated here.
     """
     rows = data.rows("devices.csv")
-    fields = [field for field in NUMBERS if field not in ("memory", "host_memory")]
+    fields = [field for field in NUMBERS if field not in ("memory", "host_memory", "disk")]
     columns = {field: [fact(row, field) for row in rows] for field in fields}
     columns["memory"] = [max(options(row), default=math.nan) for row in rows]
     coords = {"device": devices()}

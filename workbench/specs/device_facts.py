@@ -20,6 +20,7 @@ NUMBERS: dict[str, tuple[str, str, float]] = {
     "clock": ("hertz", "clock_GHz", 1e9),
     "npu_ops": ("FLOP/second", "npu_TOPS", 1e12),
     "power": ("watt", "power_W", 1.0),
+    "disk": ("byte/second", "disk_GBps", GB),
 }
 
 

@@ -13,7 +13,7 @@ import xarray as xr
 
 from workbench import results
 from workbench.errors import WorkbenchError
-from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
+from workbench.hardware import capacity, coefficients, ledger, roofline, storage, traffic
 from workbench.specs import engine as engines
 from workbench.specs import formats
 from workbench.specs.device import Device
@@ -152,8 +152,9 @@ def elasticities(asked: Question) -> dict[str, float]:
     numbers = jax.tree.map(lambda x: np.float64(np.squeeze(x)), numbers)
     # Names are static to JAX: without them one compilation serves every machine of a class.
     device = dataclasses.replace(
-        asked.device, name="", generation="", source="", note="", memory_options=()
-    )
+        asked.device, name="", generation="", source="", note="", memory_options=(),
+        disk=storage.disk_of(asked.device).bandwidth,
+    )  # fmt: skip
     device = jax.tree.map(np.float64, device)
     scale = {"bytes per weight": np.float64(1), "context": np.float64(1)}
     by_device, by_scale = _slopes(device, scale, *numbers)

@@ -11,18 +11,20 @@ import xarray as xr
 
 from workbench import results
 from workbench.errors import SpecError
-from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
+from workbench.hardware import capacity, coefficients, ledger, roofline, storage, traffic
 from workbench.specs import device_names, formats
 from workbench.specs.device import Device
 from workbench.specs.model import Model
 from workbench.specs.workload import Axis, Workload
-from workbench.study import trust
+from workbench.study import load, trust
 
 #: Priced arrays with a leading axis -> its dimension and labels.
 _LEADING = {
     "time_s": ("term", roofline.TERMS),
     "prefill_time_s": ("prefill_term", roofline.PREFILL_TERMS),
     "memory_bytes": ("kind", capacity.KINDS),
+    "load_s": ("cache_state", load.CACHE_STATES),
+    "cold_start_s": ("cache_state", load.CACHE_STATES),
 }
 
 
@@ -55,7 +57,9 @@ def predict(
 
     Returns:
         A Dataset over the dimensions given: `time_s` (term) s, `decode_tok_s`, `lower` and `upper` (80 % interval)
-        token/s, `prefill_tok_s`, `prefill_time_s` (prefill_term), `ttft_s`, `memory_bytes` (kind), `usable_bytes`,
+        token/s, `prefill_tok_s`, `prefill_time_s` (prefill_term), `ttft_s`, `load_s` and `cold_start_s` (cache_state:
+        the file on the disk or in the page cache) s until the engine is ready and until its first token,
+        `memory_bytes` (kind), `usable_bytes`,
         `headroom_bytes`, `fits`, `max_context`, `bound` (the largest term), `naive_tok_s`, `trust`.
         A variable has only the dimensions that it depends on.
 
@@ -76,9 +80,9 @@ def predict(
     }
     dims = tuple(coords)
     keys = _keys(models, devices, quants, engine, build, dims)
-    loads = [traffic.load_of(m, formats.weight_bytes(m, q)) for m in models for q in quants]
+    weights = [traffic.load_of(m, formats.weight_bytes(m, q)) for m in models for q in quants]
     inputs = (
-        _along(loads, dims, model=len(models), quant=len(quants)),
+        _along(weights, dims, model=len(models), quant=len(quants)),
         _along([roofline.machine_of(d) for d in devices], dims, device=len(devices)),
         _along([capacity.budget_of(d, wired_limit) for d in devices], dims, device=len(devices)),
         coefficients.resolve(keys, "decode", table),
@@ -87,6 +91,8 @@ def predict(
     )
     priced = run(inputs)
     priced |= trust.intervals(priced, keys, inputs[-1], table)
+    disks = _along([storage.disk_of(d) for d in devices], dims, device=len(devices))
+    priced |= load.times(priced["file_bytes"], priced["ttft_s"], disks)
     swept = {
         "model": not isinstance(model, Model),
         "device": not isinstance(device, Device),
@@ -198,7 +204,7 @@ def _inputs(
         "build": build,
         "inputs": json.dumps(specs),
         "source": "datasets/coefficients.json",
-        "mechanism": "M01 M02 M03 M04 M22 M34 M46 M54 M55",
+        "mechanism": "M01 M02 M03 M04 M22 M24 M34 M46 M54 M55",
     }
 
 

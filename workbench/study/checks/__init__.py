@@ -7,11 +7,12 @@ from workbench.study.checks import (
     memory,
     overhead,
     parameters,
+    storage,
     token_time,
 )
 from workbench.study.checks.registry import CHECKS, VERDICTS, Claim, Finding
 
 __all__ = [
     "CHECKS", "VERDICTS", "Claim", "Finding",
-    "bandwidth", "kv_cache", "machines", "memory", "overhead", "parameters", "token_time",
+    "bandwidth", "kv_cache", "machines", "memory", "overhead", "parameters", "storage", "token_time",
 ]  # fmt: skip

@@ -1,0 +1,69 @@
+"""A model, a machine and a disk: what kept on the disk costs per token, and what compression can gain (M27, M28)."""
+
+import functools
+import zlib
+
+import numpy as np
+import xarray as xr
+
+from workbench import results
+from workbench.engine import codecs
+from workbench.hardware.storage_offload import offload, restore
+
+_WEIGHTS = 2**18  # of a made tensor: enough for its ratio to three digits
+CONTEXTS = tuple(2**n for n in range(9, 18))  # tokens
+
+
+@functools.cache
+def compressibility(quant: str, seed: int = 0) -> float:
+    """Return plain bytes per byte that zlib leaves of weights quantised by our own codec.
+
+    Args:
+        quant: a format of `engine.codecs`: "Q4_K", "Q8_0", "BF16" ...
+        seed: of the weights, normal with the spread of a trained matrix.
+
+    Raises:
+        UnknownNameError: a format without a codec.
+    """
+    weights = np.random.default_rng(seed).normal(0.0, 0.02, _WEIGHTS).astype(np.float32)
+    plain = np.asarray(codecs.encode(quant, weights)).tobytes()
+    return len(plain) / len(zlib.compress(plain, 6))
+
+
+def offloaded(token: xr.Dataset, bandwidth: float, resident) -> xr.Dataset:
+    """Return the time per token over the share of the KV cache that stays in memory.
+
+    Args:
+        token: one configuration of `predict`.
+        bandwidth: byte/s of the disk.
+        resident: shares, 0 to 1.
+
+    Returns:
+        As `hardware.storage_offload.offload`, over `resident`.
+    """
+    return offload(token.kv_bytes.item(), resident, bandwidth, float(token.time_s.sum()))
+
+
+def prefixes(token: xr.Dataset, bandwidth: float, tokens=CONTEXTS) -> xr.Dataset:
+    """Return what restoring a prefix takes and what computing it again would, over its `tokens`.
+
+    Args:
+        token: one configuration of `predict`, whose cache per token and prefill speed are used.
+        bandwidth: byte/s of the disk.
+        tokens: lengths of the prefix.
+
+    Returns:
+        As `hardware.storage_offload.restore`, and `kv_bytes` of one token.
+    """
+    each = token.memory_bytes.sel(kind="kv").item() / _held(token)
+    found = restore(list(tokens), each, bandwidth, token.prefill_tok_s.item())
+    return results.dataset({**found.data_vars, "kv_bytes": each}, **found.attrs)
+
+
+def _held(token: xr.Dataset) -> float:
+    """Return the tokens that the memory is held for: context, or prompt and answer if longer."""
+    from workbench.study.explain import question
+
+    work = question(token).work.arrays()
+    longest = max(float(work["context"]), float(work["prompt"] + work["generate"]))
+    return longest * float(work["batch"])
