@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import workbench as wb
-from workbench import cli, cli_machine, data
+from workbench import cli, data
 from workbench.specs.device import Device
 from workbench.study import calibrate
 from workbench.study.rows import is_scored
@@ -40,7 +40,7 @@ def some_rows(tmp_path_factory) -> Path:
 
 def test_help_names_every_command():
     shown = run("--help").stdout
-    for name in ("lab", "fit", "predict", "score", "calibrate", "models", "devices"):
+    for name in ("lab", "probe", "fit", "predict", "score", "calibrate", "models", "devices"):
         assert name in shown
 
 
@@ -110,25 +110,6 @@ def test_fit_of_a_small_machine_prints_a_sentence():
     assert "no model" in shown
 
 
-def test_this_machine_has_a_name_and_numbers():
-    device = cli_machine.this_machine()
-    assert device.name and device.bandwidth > 1e8 and device.memory > 1e8
-
-
-def test_an_nvidia_card_is_found_by_its_tool(monkeypatch):
-    listing = "NVIDIA GeForce RTX 4090, 24564\n"
-    monkeypatch.setattr(cli_machine, "_output", lambda c: listing if c[0] == "nvidia-smi" else "")
-    device = cli_machine.this_machine()
-    assert (device.name, device.memory) == ("NVIDIA GeForce RTX 4090", 24 * 2**30)
-
-
-def test_an_apple_chip_is_found_by_its_name_and_cores(monkeypatch):
-    said = {"sysctl": "Apple M4 Pro\n", "system_profiler": "  Total Number of Cores: 16\n"}
-    monkeypatch.setattr(cli_machine.platform, "system", lambda: "Darwin")
-    monkeypatch.setattr(cli_machine, "_output", lambda command: said.get(command[0], ""))
-    assert cli_machine.this_machine().name == "Apple M4 Pro 16-core GPU"
-
-
 def test_score(some_rows, tmp_path):
     found = answer("score", str(some_rows), "--rows", str(tmp_path / "out.csv"))
     assert found["rows"] == found["predicted"] == 50
@@ -177,6 +158,11 @@ def test_lists():
         (["score", "missing.csv"], "missing.csv"),
         (["calibrate", "missing.csv"], "missing.csv"),
         (["fit", "--device", "nonesuch"], "nonesuch"),
+        (["fit", "--device", "nonesuch.nc"], "nonesuch.nc"),
+        (["probe", "--only", "dsk"], "disk"),
+        (["probe", "--only", "matmul", "--seconds", "0"], "seconds"),
+        (["probe", "--only", "disk", "--folder", "nonesuch"], "nonesuch"),
+        (["probe", "--save", "nonesuch/mine.nc"], "nonesuch"),
     ],
     ids=str,
 )
@@ -187,6 +173,22 @@ def test_wrong_input_is_one_line_on_stderr(args, as_json, said):
     assert result.stdout == ""
     assert result.stderr.startswith("error: ") and result.stderr.count("\n") == 1
     assert said in result.stderr
+
+
+def test_a_saved_probe_stands_for_the_machine(tmp_path):
+    file = str(tmp_path / "mine.nc")
+    asked = ["--only", "bandwidth", "--only", "matmul", "--seconds", "2", "--save", file]
+    found = answer("probe", *asked)
+    assert found["variables"]["stream_bandwidth"]["attrs"]["units"] == "byte/s"
+    (record,) = answer("predict", "llama-3.2-1b", file, "--memory", "64 GiB")["predictions"]
+    bandwidth = found["device"]["bandwidth"]
+    assert record["naive_tok_s"] == pytest.approx(
+        wb.predict(wb.Model.preset("llama-3.2-1b"),
+                   Device.custom("mine", bandwidth=bandwidth, memory="64 GiB", device_class="cpu"),
+                   quant="Q4_K_M").naive_tok_s.item()
+    )  # fmt: skip
+    shown = run("probe", "--only", "system").stdout
+    assert "memory" in shown and "not seen" in shown
 
 
 def test_a_context_beyond_the_model_warns_once_and_answers():

@@ -5,6 +5,7 @@ import jax
 # Prices add nanoseconds to seconds and bytes to terabytes: float32 loses the small terms.
 jax.config.update("jax_enable_x64", True)
 
+from workbench import probe  # noqa: E402
 from workbench.errors import FileError, SpecError, UnknownNameError, WorkbenchError  # noqa: E402
 from workbench.figures.claims import claims_table  # noqa: E402
 from workbench.results import open_ as open  # noqa: E402, A004
@@ -21,5 +22,5 @@ from workbench.study.predict import predict  # noqa: E402
 __all__ = [
     "Device", "FileError", "Model", "SpecError", "UnknownNameError", "WorkbenchError", "Workload",
     "axis", "calibrate", "claims", "claims_table", "device_table", "devices", "explain", "flags", "models", "open",
-    "predict", "save",
+    "predict", "probe", "save",
 ]  # fmt: skip

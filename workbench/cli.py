@@ -1,4 +1,4 @@
-"""The command line: lab, fit, predict, generate, race, score, calibrate, models, devices."""
+"""The command line: lab, probe, fit, predict, generate, race, score, calibrate, models, devices."""
 
 import json
 import os
@@ -64,8 +64,30 @@ def lab(ctx: typer.Context) -> None:
 
 
 @app.command()
+def probe(
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only this probe; may be repeated.")
+    ] = None,
+    seconds: Annotated[str, typer.Option(help="Budget of each probe.")] = "10",
+    folder: Annotated[Path, typer.Option(help="Where the disk is measured.")] = Path("."),
+    save: Annotated[Path | None, typer.Option(help="Write everything as NetCDF.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Measure this machine: memory, processor, disk, pages; Ctrl-C keeps what was measured.
+
+    A saved file can stand for the machine: `workbench predict qwen3-8b mine.nc`.
+    """
+    from workbench import cli_machine
+
+    found = cli_machine.probed(only or [], seconds, folder, save)
+    _emit(cli_machine.document(found)) if as_json else cli_machine.print_probe(found)
+
+
+@app.command()
 def fit(
-    device: Annotated[str, typer.Option(help="A machine; by default this one.")] = "",
+    device: Annotated[
+        str, typer.Option(help="A machine or a saved probe; by default this one.")
+    ] = "",
     context: Annotated[float, typer.Option(help="Tokens to hold.")] = 4096,
     engine: Engine = "llama.cpp",
     at_least: Annotated[float, typer.Option(help="Slower models are left out, tok/s.")] = 5.0,
@@ -75,8 +97,8 @@ def fit(
 ) -> None:
     """Rank the models that run on a machine: largest first, in the best format that fits."""
     from workbench import cli_print
-    from workbench.cli_ask import machine
     from workbench.cli_fit import ranked
+    from workbench.cli_machine import machine
 
     asked = machine(device, memory)
     found = ranked(asked, context, engine, at_least)[:top]
@@ -89,7 +111,7 @@ def fit(
 @app.command()
 def predict(
     model: Annotated[str, typer.Argument(help="Preset, .gguf or config.json; commas for several.")],
-    device: Annotated[str, typer.Argument(help="Preset; by default this machine.")] = "",
+    device: Annotated[str, typer.Argument(help="Preset, saved probe, or this machine.")] = "",
     quant: Annotated[str, typer.Option(help="Formats; by default the file's, or 4 bits.")] = "",
     engine: Engine = "llama.cpp",
     context: Annotated[str, typer.Option(help="Tokens cached while decoding.")] = "",

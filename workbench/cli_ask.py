@@ -9,7 +9,7 @@ import numpy as np
 import xarray as xr
 
 import workbench as wb
-from workbench import cli_machine
+from workbench.cli_machine import machine
 from workbench.errors import SpecError
 from workbench.specs import engine as engines
 from workbench.study.predict import BeyondContext
@@ -20,15 +20,6 @@ _NUMBERS = ("decode_tok_s", "lower", "upper", "prefill_tok_s", "prefill_lower", 
             "file_bytes")  # fmt: skip
 _PARTS = {"time_s": "term", "prefill_time_s": "prefill_term", "memory_bytes": "kind",
           "load_s": "cache_state", "cold_start_s": "cache_state"}  # fmt: skip
-
-
-def machine(name: str, memory: str = "") -> wb.Device:
-    """Return the machine of that name with `memory`, or this machine if the name is empty."""
-    if not name:
-        found = cli_machine.this_machine()
-        size = parse(memory, "byte", "memory") if memory else found.memory
-        return dataclasses.replace(found, memory=size)
-    return wb.Device.preset(name, memory=memory or None)
 
 
 def model(name: str) -> wb.Model:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import workbench as wb
-from workbench import cli_machine, cli_print
+from workbench import cli_print, probe
 from workbench.engine.decoder_generate import Piece, generate, prompt_ids
 from workbench.engine.loading import load
 from workbench.engine.sampling import Sampling
@@ -65,7 +65,7 @@ def raced(path: Path, prompt: int, generate: int, rounds: int) -> dict:
     """Race against llama.cpp; return the best of each, ratios, bandwidths and what `predict` said."""
     with cli_print.progress() as report:
         ds = race(path, prompt=prompt, generate=generate, rounds=rounds, report=report)
-    device = cli_machine.this_machine()
+    device = probe.this_machine()
     work = wb.Workload(prompt=prompt, generate=generate, context=prompt + generate)
     said = wb.predict(wb.Model.from_gguf(path), device, work, engine="llama.cpp")
     keys = ("decode_tok_s", "prefill_tok_s", "lower", "upper")

@@ -1,104 +1,163 @@
-"""Which machine this is: its GPU or chip by name, else a CPU described by what it measures."""
+"""The machine that a command line means, and what the probes of this one found."""
 
-import concurrent.futures
+import contextlib
 import dataclasses
-import platform
-import shutil
-import subprocess
-import time
+import itertools
+import json
+import math
+import signal
+from collections.abc import Iterator
 from pathlib import Path
 
-import numpy as np
-import psutil
+import xarray as xr
 
-from workbench.errors import WorkbenchError
-from workbench.specs.device import Device, resolve
-from workbench.units import GiB
+from workbench import cli_print, probe, results
+from workbench.errors import FileError
+from workbench.probe import machine as machines
+from workbench.specs.device import Device
+from workbench.units import human_bytes, parse
 
-_COPY_BYTES = 2**27  # of each array: far beyond any cache
-_COPIES = 5
+THIS = ("", "this")
+#: Events of the kernel that say what memory went through; the file has all of them.
+_EVENTS = ("pgfault", "pgmajfault", "thp_fault_alloc", "thp_fault_fallback", "compact_stall",
+           "compact_fail", "numa_hint_faults", "pswpin", "pswpout")  # fmt: skip
+_ABOUT = ("cpu", "cores", "threads", "os", "virtualization", "container", "thp", "numa_nodes",
+          "numa_balancing", "file_system")  # fmt: skip
 
 
-def this_machine() -> Device:
-    """Return the accelerator of this machine if the catalogue has it, else its CPU, with a note."""
-    for name, cores, memory in _candidates():
+def machine(name: str, memory: str = "") -> Device:
+    """Return the machine that a name means.
+
+    Args:
+        name: "this" or nothing for this machine, a file that `workbench probe --save` wrote, or
+            one of the catalogue.
+        memory: its memory, where it differs.
+    """
+    if name not in THIS and Path(name).suffix.lower() != ".nc":
+        return Device.preset(name, memory=memory or None)
+    found = probe.this_machine() if name in THIS else probe.from_file(name)
+    size = parse(memory, "byte", "memory") if memory else found.memory
+    return dataclasses.replace(found, memory=size)
+
+
+def probed(only: list[str], seconds: str, folder: Path, save: Path | None) -> xr.Dataset:
+    """Run the probes behind a progress bar; Ctrl-C ends them and keeps what they found.
+
+    Raises:
+        FileError: the result cannot be saved.
+        WorkbenchError: as `probe.survey`.
+    """
+    if save is not None and not save.parent.is_dir():  # said before the work, not after
+        raise FileError(f"{save}: there is no folder {save.parent}")
+    with cli_print.progress() as report, _stoppable(report) as told:
+        ds = probe.survey(only, seconds=seconds, folder=folder, report=told)
+    if save is not None:
         try:
-            device = resolve(name, cores=cores)
-            return Device.preset(device.name, memory=memory or float(psutil.virtual_memory().total))
-        except WorkbenchError:
-            continue
-    return _measured_cpu()
+            results.save(ds, save)
+        except OSError as err:
+            raise FileError(f"{save}: cannot be written ({err.strerror or err})") from None
+    return ds
 
 
-def _candidates():
-    """Yield (name, GPU cores, byte of memory) of what might be in the catalogue, best first."""
-    query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader,nounits"]
-    for line in _output(query).splitlines():
-        name, _, size = line.rpartition(",")
-        mebibytes = float(size) if size.strip().replace(".", "").isdigit() else 0.0
-        yield name.strip(), None, round(mebibytes / 1024) * GiB or None
-    if platform.system() == "Darwin":
-        found = _output(["sysctl", "-n", "machdep.cpu.brand_string"]).strip()
-        yield found, _apple_gpu_cores(), None
-    for name in (_first_line("/proc/device-tree/model"), cpu_name()):
-        if name:
-            yield name, None, None
+def document(ds: xr.Dataset) -> dict:
+    """Return a survey as plain data: device, settings, variables with dims and units, unseen."""
+    kept = {key: value for key, value in ds.attrs.items() if key not in ("device", "unseen")}
+    return {
+        "device": json.loads(ds.attrs.get("device", "null")),
+        "unseen": ds.attrs["unseen"].splitlines(),
+        **{key: getattr(value, "tolist", lambda v=value: v)() for key, value in kept.items()},
+        "variables": ds.to_dict()["data_vars"],
+        "coords": ds.to_dict()["coords"],
+    }
 
 
-def cpu_name() -> str:
-    """Return what the CPU calls itself."""
-    lines = _text("/proc/cpuinfo").splitlines()
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return next(iter(names), "") or platform.processor() or platform.machine()
-
-
-def copy_bandwidth() -> float:
-    """Return bytes per second read and written by the best of some copies with all cores."""
-    cores = psutil.cpu_count(logical=False) or 1
-    pairs = [(np.ones(_COPY_BYTES // 8 // cores), np.empty(_COPY_BYTES // 8 // cores))
-             for _ in range(cores)]  # fmt: skip
-    with concurrent.futures.ThreadPoolExecutor(cores) as pool:
-        return 2 * _COPY_BYTES / min(_seconds(pool, pairs) for _ in range(_COPIES))
-
-
-def _seconds(pool, pairs: list) -> float:
-    start = time.perf_counter()
-    list(pool.map(lambda pair: np.copyto(pair[1], pair[0]), pairs))
-    return time.perf_counter() - start
-
-
-def _measured_cpu() -> Device:
-    device = Device.custom(
-        cpu_name(), bandwidth=copy_bandwidth(), memory=float(psutil.virtual_memory().total),
-        device_class="cpu", cores=float(psutil.cpu_count(logical=False) or 1),
-    )  # fmt: skip
-    note = f"not in the catalogue: bandwidth as copied just now; {device.note}"
-    return dataclasses.replace(device, note=note)
-
-
-def _apple_gpu_cores() -> float | None:
-    text = _output(["system_profiler", "SPDisplaysDataType"])
-    found = [
-        line.rpartition(":")[2].strip() for line in text.splitlines() if "Number of Cores" in line
+def print_probe(ds: xr.Dataset) -> None:
+    """Print a survey as tables, and what it could not see."""
+    if "device" in ds.attrs:
+        device = machines.from_text(ds.attrs["device"])
+        cli_print.heading(f"{device.name}, {human_bytes(device.memory)}", device.note)
+    about = [
+        (key.replace("_", " "), ds.attrs[key]) for key in _ABOUT if ds.attrs.get(key, "") != ""
     ]
-    return float(found[0]) if found and found[0].isdigit() else None
+    if about:
+        cli_print.table({"": "left", "this machine": "left"}, about)
+    if "counter" in ds.coords:
+        ds = ds.sel(counter=[name for name in _EVENTS if name in ds.counter.values])
+    for columns, rows in _tables(ds):
+        cli_print.table(columns, rows)
+    for line in ds.attrs["unseen"].splitlines():
+        cli_print.note(f"not seen: {line}")
 
 
-def _output(command: list[str]) -> str:
-    if shutil.which(command[0]) is None:
-        return ""
+def _tables(ds: xr.Dataset) -> Iterator[tuple[dict[str, str], list]]:
+    """Yield the columns and rows of each table: variables over the same labels stand together."""
+    plain = [name for name in ds.data_vars if ds[name].ndim < 2]
+    for dims, names in itertools.groupby(
+        sorted(plain, key=lambda n: ds[n].dims), lambda n: ds[n].dims
+    ):
+        together = list(names)
+        if not dims:
+            rows = [(ds[n].attrs["long_name"], _cell(ds[n], ds[n].item())) for n in together]
+            yield {"": "left", " ": "right"}, rows
+            continue
+        labels = [_cell(ds[dims[0]], label) for label in ds[dims[0]].values.tolist()]
+        columns = [[_cell(ds[n], v) for v in ds[n].values.tolist()] for n in together]
+        head = {ds[dims[0]].attrs["long_name"]: "right"}
+        head |= {ds[n].attrs["long_name"]: "right" for n in together}
+        yield head, list(zip(labels, *columns, strict=True))
+    for name in ds.data_vars:
+        if ds[name].ndim > 1:
+            yield _grid(ds[name])
+
+
+def _grid(array: xr.DataArray) -> tuple[dict[str, str], list]:
+    """Return a table of an array with its last dimension across."""
+    *down, across = array.dims
+    labels = [array[dim].values.tolist() for dim in down]
+    head = dict.fromkeys((array[dim].attrs["long_name"] for dim in down), "right")
+    unit = f"{array.attrs['long_name']}, {array[across].attrs['long_name']} "
+    for i, value in enumerate(array[across].values.tolist()):
+        head[f"{unit if i == 0 else ''}{_cell(array[across], value)}"] = "right"
+    rows = [
+        (*(_cell(array[d], v) for d, v in zip(down, place, strict=True)),
+         *(_cell(array, v) for v in array.sel(dict(zip(down, place, strict=True))).values.tolist()))
+        for place in itertools.product(*labels)
+    ]  # fmt: skip
+    return head, rows
+
+
+def _cell(array: xr.DataArray, value) -> str:
+    """Return a value with the prefix that a reader expects of its unit."""
+    if not isinstance(value, int | float):
+        return str(value)
+    if math.isnan(value):
+        return "not measured"
+    units = array.attrs["units"]
+    if units == "byte":
+        return human_bytes(value)
+    for unit, factor, shown in (("byte/s", 1e9, "GB/s"), ("FLOP/s", 1e9, "GFLOP/s")):
+        if units == unit:
+            return f"{value / factor:.3g} {shown}"
+    if units == "s":
+        scale, shown = next(((f, s) for f, s in _SECONDS if value >= f), _SECONDS[-1])
+        return f"{value / scale:.3g} {shown}"
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+_SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
+
+
+@contextlib.contextmanager
+def _stoppable(report) -> Iterator:
+    """Yield `report` such that the first Ctrl-C stops the work and the second one the program."""
+    pressed = []
+
+    def stop(number, frame) -> None:
+        pressed.append(number)
+        signal.signal(signal.SIGINT, before)
+
+    before = signal.signal(signal.SIGINT, stop)
     try:
-        return subprocess.run(command, capture_output=True, text=True, timeout=10).stdout
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _first_line(path: str) -> str:
-    return next(iter(_text(path).replace("\0", "\n").splitlines()), "")
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
+        yield lambda *told: report(*told) and not pressed
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -38,6 +38,26 @@ def _print_table(columns: dict[str, str], rows: list, title: str = "") -> None:
     _console().print(table)
 
 
+def table(columns: dict[str, str], rows: list) -> None:
+    """Print rows below columns (name -> "left" or "right"), and an empty line."""
+    _print_table(columns, rows)
+    _console().print()
+
+
+def heading(title: str, about: str) -> None:
+    """Print a title and what is to be said of it."""
+    console = _console()
+    console.print(printable(title), style="bold")
+    if about:
+        console.print(printable(about))
+    console.print()
+
+
+def note(text: str) -> None:
+    """Print a sentence."""
+    _console().print(printable(text))
+
+
 def one(record: dict) -> None:
     """Print one prediction: verdict, ledger, fixes and the command that runs it."""
     console = _console()
@@ -169,7 +189,8 @@ def devices(found: list[dict]) -> None:
 def progress():
     """Yield a `report(what, done, of)` that draws a bar for each thing done, on stderr."""
     bars: dict = {}
-    with Progress(console=_console(stderr=True), transient=True) as shown:
+    console = _console(stderr=True)
+    with Progress(console=console, transient=True, disable=not console.is_terminal) as shown:
 
         def report(what: str, done: int, of: int) -> bool:
             if what not in bars:

@@ -25,7 +25,7 @@ from workbench.units import human_bytes, parse
 LINE = 64  # byte; the step by which a stride moves on between rounds
 STRIDES = (4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096)
 _LEAST, _MOST_MEMORY = 2**20, 0.25  # of an array; of the free memory for all of them
-_CHUNKS = 64  # of an array: shared out evenly among any number of threads
+_STEPS = 64  # of the largest stride in the array, at least
 _ONE_CORE = {"xla_cpu_multi_thread_eigen": False}
 
 
@@ -53,7 +53,7 @@ KERNELS = {
 }
 
 
-def bandwidth(
+def stream(
     size: float | str = 2**28, *, kernels: Sequence[str] = tuple(KERNELS),
     threads: Sequence[int] | None = None, repeats: int = 5, seconds: float | str = 10.0,
     report: Report = silent,
@@ -81,7 +81,7 @@ def bandwidth(
     points = [(name, count) for name in kernels for count in counts]
     pace = Pace("bandwidth", _runs(repeats) * len(points), seconds, report)
     count = max(KERNELS[name][1] for name in kernels)
-    arrays = _arrays(_sized(size, count), count, max(counts))
+    arrays = _arrays(_sized(size, count), count, counts)
     best = _best_of(points, pace, repeats, lambda point, _: _stream(arrays, point[0], point[1]))
     table = np.array([best[point] for point in points]).reshape(len(kernels), len(counts))
     return dataset(
@@ -102,25 +102,25 @@ def strided(
     Args:
         size: bytes of the array, or text.
         strides: bytes from one float32 to the next, multiples of 4.
-        threads, repeats, seconds, report: as for `bandwidth`.
+        threads, repeats, seconds, report: as for `stream`.
 
     Returns:
         strided_bandwidth (stride, threads) in byte/s: a cache line of 64 bytes comes for each
         4 bytes read from a stride of 64 on.
 
     Raises:
-        SpecError: as for `bandwidth`, or a stride that is no multiple of 4 or beyond a 64th of
+        SpecError: as for `stream`, or a stride that is no multiple of 4 or beyond a 64th of
             the array.
     """
     counts, total = _counts(threads), _sized(size, 1)
     for stride in strides:
-        if stride < 4 or stride % 4 or stride > total // _CHUNKS:
+        if stride < 4 or stride % 4 or stride > total // _STEPS:
             raise SpecError(
-                f"strides: {stride} must be a multiple of 4, at most {total // _CHUNKS} here"
+                f"strides: {stride} must be a multiple of 4, at most {total // _STEPS} here"
             )
     points = [(stride, count) for stride in strides for count in counts]
     pace = Pace("strided reads", _runs(repeats) * len(points), seconds, report)
-    chunks = [np.asarray(a) for a in _filled(total, 1.0, max(counts))]
+    chunks = [np.asarray(a) for a in _filled(total, 1.0, counts)]
     best = _best_of(
         points, pace, repeats, lambda point, turn: _skip(chunks, point[0], point[1], turn)
     )
@@ -174,15 +174,21 @@ def _seconds(run: Callable[[int], object], chunks: int, threads: int) -> float:
         return time.perf_counter() - start
 
 
-def _arrays(size: int, count: int, threads: int) -> list[list[jax.Array]]:
+def _arrays(size: int, count: int, threads: list[int]) -> list[list[jax.Array]]:
     return [_filled(size, value, threads) for value in (1.0, 0.0, 2.0)[:count]]
 
 
-def _filled(size: int, value: float, threads: int) -> list[jax.Array]:
-    """Return the chunks of an array; all threads touch them first, so that they lie on all nodes."""
-    count, cpu = size // 4 // _CHUNKS, jax.devices("cpu")[0]
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        made = pool.map(lambda _: jnp.full(count, value, jnp.float32, device=cpu), range(_CHUNKS))
+def _filled(size: int, value: float, threads: list[int]) -> list[jax.Array]:
+    """Return an array in chunks that any of these numbers of threads share out evenly.
+
+    As few as that takes, since starting a kernel costs some 50 µs; all threads touch them first,
+    so that they lie on all memory nodes.
+    """
+    most = max(threads)
+    chunks = min(math.lcm(*threads), 8 * most)
+    count, cpu = size // 4 // chunks, jax.devices("cpu")[0]
+    with concurrent.futures.ThreadPoolExecutor(most) as pool:
+        made = pool.map(lambda _: jnp.full(count, value, jnp.float32, device=cpu), range(chunks))
         return [array.block_until_ready() for array in made]
 
 

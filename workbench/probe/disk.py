@@ -24,14 +24,14 @@ from workbench.units import human_bytes
 
 BLOCKS = (2**14, 2**17, 2**20, 2**22)
 DEPTHS = (1, 2, 4, 8, 16, 32)
-PAGE_CACHE = ("cold", "warm")
+CACHE_STATES = ("cold", "warm")
 _RANDOM = 4096  # byte of a random read
 _SLICE = 0.4  # s for one depth at most
 _MOST_DEPTH = 256
 _IN_MEMORY = ("tmpfs", "ramfs")
 
 
-def disk(
+def reads(
     folder: str | Path = ".", size: float | str = 2**28, *,
     blocks: Sequence[int] = BLOCKS, depths: Sequence[int] = DEPTHS,
     seconds: float | str = 20.0, report: Report = silent,
@@ -47,7 +47,7 @@ def disk(
         report: progress; the probe stops when it returns False.
 
     Returns:
-        write_bandwidth, read_bandwidth (page_cache, block_size) in byte/s, iops (queue_depth) in
+        write_bandwidth, read_bandwidth (cache_state, block_size) in byte/s, iops (queue_depth) in
         1/s and read_latency_s (queue_depth) in s; `attrs["unseen"]` says what cannot be seen here.
 
     Raises:
@@ -61,20 +61,20 @@ def disk(
     )
     with scratch.scratch(path) as file:
         write, written = _written(file, bytes_, pace)
-        reads, share = _sequential(file, written, blocks, pace)
+        table, share = _sequential(file, written, blocks, pace)
         direct = not pace.ended and scratch.uncached_reads(file)
         rates = _queued(file, written, depths, direct, pace)
     return dataset(
         {
             "write_bandwidth": write,
-            "read_bandwidth": (("page_cache", "block_size"), reads),
+            "read_bandwidth": (("cache_state", "block_size"), table),
             "iops": ("queue_depth", rates),
             "read_latency_s": ("queue_depth", np.array(depths) / rates),  # Little's law
         },
-        {"page_cache": list(PAGE_CACHE), "block_size": list(blocks), "queue_depth": list(depths)},
+        {"cache_state": list(CACHE_STATES), "block_size": list(blocks), "queue_depth": list(depths)},
         source="measured", mechanism="M26", file_bytes=written, file_system=scratch.kind(path),
         unseen=unseen(*_unseen(path, share, bytes_ - written), *_limits(direct, pace),
-                      pace.unmeasured(reads, rates)),
+                      pace.unmeasured(table, rates)),
     )  # fmt: skip
 
 
@@ -85,16 +85,16 @@ def load(
     """Measure how long a file takes to read into memory, cold and from the page cache.
 
     Args:
-        folder, size, seconds, report: as for `disk`.
+        folder, size, seconds, report: as for `reads`.
         block: bytes of a read.
         repeats: times each is read; the fastest counts.
 
     Returns:
-        load_s (page_cache) in s, read_bandwidth (page_cache) in byte/s, write_bandwidth in byte/s;
+        load_s (cache_state) in s, read_bandwidth (cache_state) in byte/s, write_bandwidth in byte/s;
         attrs["file_bytes"] is what was written and read.
 
     Raises:
-        SpecError, FileError: as for `disk`.
+        SpecError, FileError: as for `reads`.
     """
     bytes_, path = scratch.checked_size(size, folder)
     _check([block], [1], bytes_)
@@ -111,11 +111,11 @@ def load(
     best = np.fmax.reduce([[math.nan] * 2, *turns])
     return dataset(
         {
-            "load_s": ("page_cache", written / best),
-            "read_bandwidth": ("page_cache", best),
+            "load_s": ("cache_state", written / best),
+            "read_bandwidth": ("cache_state", best),
             "write_bandwidth": write,
         },
-        {"page_cache": list(PAGE_CACHE)},
+        {"cache_state": list(CACHE_STATES)},
         source="measured", mechanism="M24", file_bytes=written, file_system=scratch.kind(path),
         unseen=unseen(*_unseen(path, np.max([0.0, *shares]), bytes_ - written), pace.unmeasured(best)),
     )  # fmt: skip
@@ -144,7 +144,7 @@ def _written(file: int, size: int, pace: Pace) -> tuple[float, int]:
 
 
 def _sequential(file: int, size: int, blocks: Sequence[int], pace: Pace):
-    """Return byte/s (page_cache, block), and the share of "cold" that was cached after all."""
+    """Return byte/s (cache_state, block), and the share of "cold" that was cached after all."""
     table, shares = np.full((2, len(blocks)), math.nan), [0.0]
     for i, block in enumerate(blocks):
         for j in range(2):

@@ -12,9 +12,7 @@ import xarray as xr
 
 from workbench import results
 from workbench.errors import FileError, WorkbenchError
-from workbench.probe import readings, system
-from workbench.probe.bandwidth import bandwidth
-from workbench.probe.matmul import matmul
+from workbench.probe import bandwidth, matmul, readings, system
 from workbench.probe.pace import Pace, Report, silent
 from workbench.specs.device import Device, resolve
 from workbench.specs.device_facts import NUMBERS
@@ -44,15 +42,16 @@ def this_machine(*, seconds: float | str = 4.0, report: Report = silent) -> Devi
     """
     pace = Pace("machine", 1, seconds)
     options = {"seconds": pace.seconds / 2, "report": report}
-    streamed = bandwidth(kernels=("read",), threads=[system.cores()], repeats=20, **options)
-    return describe(xr.merge([streamed, matmul(**options)], combine_attrs="drop"))
+    streamed = bandwidth.stream(kernels=("read",), threads=[system.cores()], repeats=20, **options)
+    return describe(xr.merge([streamed, matmul.flops(**options)], combine_attrs="drop"))
 
 
 def describe(ds: xr.Dataset) -> Device:
     """Return this machine as a Device, with the numbers that a probe of it measured.
 
     Args:
-        ds: stream_bandwidth in byte/s and matmul_flops in FLOP/s, over any dims.
+        ds: stream_bandwidth and, if the disk was measured, read_bandwidth (cache_state) in byte/s,
+            matmul_flops in FLOP/s; over any further dims.
 
     Raises:
         WorkbenchError: the machine is not in the catalogue and no bandwidth was measured.
@@ -60,13 +59,14 @@ def describe(ds: xr.Dataset) -> Device:
     streamed, flops = _best(ds, "stream_bandwidth"), _best(ds, "matmul_flops")
     known = _known()
     if known is not None:
-        return _measured_beside(known, streamed)
+        return dataclasses.replace(_measured_beside(known, streamed), disk=_disk(ds))
     if math.isnan(streamed):
         raise WorkbenchError(
             "this machine is not in the catalogue and its bandwidth was not measured: "
             "give the bandwidth probe more seconds"
         )
     numbers = {"cores": system.cores(), "flops": flops, "cache": system.last_cache() or math.nan}
+    numbers["disk"] = _disk(ds)
     device = Device.custom(
         system.cpu_name(), bandwidth=streamed, memory=system.memory()[0], device_class="cpu",
         **{name: value for name, value in numbers.items() if not math.isnan(value)},
@@ -154,6 +154,11 @@ def _measured_beside(device: Device, streamed: float) -> Device:
         said = f"here beside {human_bytes(memory)} that stream {streamed / GB:.3g} GB/s"
     note = "; ".join(filter(None, (device.note, said)))
     return dataclasses.replace(device, **host, note=note)
+
+
+def _disk(ds: xr.Dataset) -> float:
+    """Return the byte/s at which a file is read that is not cached."""
+    return _best(ds.sel(cache_state="cold"), "read_bandwidth") if "cache_state" in ds else math.nan
 
 
 def _best(ds: xr.Dataset, name: str) -> float:

@@ -16,7 +16,7 @@ DTYPES = ("float32", "bfloat16")
 _product = jax.jit(lambda a, b: a @ b)
 
 
-def matmul(
+def flops(
     size: int = 1024, *, dtypes: Sequence[str] = DTYPES, repeats: int = 5,
     seconds: float | str = 5.0, report: Report = silent,
 ) -> xr.Dataset:  # fmt: skip

@@ -16,12 +16,6 @@ def counters(text: str) -> dict[str, int]:
     return {name: int(count) for name, count in re.findall(r"^(\w+) (\d+)$", text, re.MULTILINE)}
 
 
-def meminfo(text: str) -> dict[str, int]:
-    """Return the entries of /proc/meminfo: bytes, or a count where no unit stands."""
-    found = re.findall(r"^([\w()]+): +(\d+)( kB)?$", text, re.MULTILINE)
-    return {name: int(count) * (1024 if unit else 1) for name, count, unit in found}
-
-
 def chosen(text: str) -> str:
     """Return the choice in brackets, "madvise" of "always [madvise] never"; "" if there is none."""
     found = re.search(r"\[(\S+)\]", text)

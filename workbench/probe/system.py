@@ -19,7 +19,7 @@ _CONTAINERS = ("docker", "kubepods", "containerd", "libpod", "lxc")
 _UNLIMITED = 2**60  # what cgroups write where there is no limit is larger
 
 
-def system(*, seconds: float | str = 10.0, report: Report = silent) -> xr.Dataset:
+def read(*, seconds: float | str = 10.0, report: Report = silent) -> xr.Dataset:
     """Read the processor, the caches and the memory settings of this machine.
 
     Args:

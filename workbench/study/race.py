@@ -14,7 +14,7 @@ from workbench.engine.decoder_generate import capacity_for, decode, prefill
 from workbench.engine.loading import Decoder, load
 from workbench.errors import SpecError, WorkbenchError
 from workbench.hardware import traffic
-from workbench.probe.bandwidth import bandwidth
+from workbench.probe import bandwidth
 from workbench.probe.system import threads_allowed
 from workbench.results import dataset
 from workbench.specs.gguf import load_model
@@ -68,7 +68,7 @@ def race(
 
 def _streamed(threads: int) -> float:
     """Return byte/s that the memory streams just now."""
-    ds = bandwidth(_STREAM_BYTES, kernels=("read",), threads=[threads], repeats=2)
+    ds = bandwidth.stream(_STREAM_BYTES, kernels=("read",), threads=[threads], repeats=2)
     return ds.stream_bandwidth.item()
 
 

@@ -7,21 +7,18 @@ from pathlib import Path
 import xarray as xr
 
 from workbench.errors import UnknownNameError, WorkbenchError
-from workbench.probe.bandwidth import bandwidth, strided
-from workbench.probe.disk import disk
+from workbench.probe import bandwidth, disk, matmul, system
 from workbench.probe.machine import describe, to_text
-from workbench.probe.matmul import matmul
-from workbench.probe.pace import Report, silent
-from workbench.probe.system import system
+from workbench.probe.pace import Pace, Report, silent
 from workbench.results import dataset
 
 #: name -> probe; each takes `seconds` and `report`
 PROBES: dict[str, Callable[..., xr.Dataset]] = {
-    "system": system,
-    "bandwidth": bandwidth,
-    "strided": strided,
-    "matmul": matmul,
-    "disk": disk,
+    "system": system.read,
+    "bandwidth": bandwidth.stream,
+    "strided": bandwidth.strided,
+    "matmul": matmul.flops,
+    "disk": disk.reads,
 }
 _OF_ONE = ("version", "source", "mechanism", "unseen")  # attrs that say nothing of the whole
 
@@ -49,19 +46,20 @@ def survey(
     for name in only:
         if name not in PROBES:
             raise UnknownNameError("probe", name, list(PROBES))
-    found, failed, going = {}, {}, [True]
+    budget, going = Pace("survey", 1, seconds).seconds, [True]
+    found: dict[str, xr.Dataset] = {}
+    failed: dict[str, WorkbenchError] = {}
 
     def told(what: str, done: int, of: int) -> bool:
         going[0] = going[0] and report(what, done, of) is not False
         return going[0]
 
     for name in only or PROBES:
-        if not going[0]:
-            failed[name] = "stopped"
-            continue
         options = {"folder": folder} if name == "disk" else {}
         try:
-            found[name] = PROBES[name](seconds=seconds, report=told, **options)
+            if not going[0]:
+                raise WorkbenchError("stopped")
+            found[name] = PROBES[name](seconds=budget, report=told, **options)
         except WorkbenchError as err:
             failed[name] = err
     if not found:
@@ -69,7 +67,7 @@ def survey(
     return _merged(found, failed)
 
 
-def _merged(found: dict[str, xr.Dataset], failed: dict[str, object]) -> xr.Dataset:
+def _merged(found: dict[str, xr.Dataset], failed: dict[str, WorkbenchError]) -> xr.Dataset:
     whole = xr.merge(found.values(), join="outer", compat="no_conflicts", combine_attrs="override")
     said = {key: value for ds in found.values() for key, value in ds.attrs.items()}
     lines = [f"{name}: {ds.attrs['unseen']}" for name, ds in found.items() if ds.attrs["unseen"]]
