@@ -79,9 +79,11 @@ def stream(
     if not kernels or not set(kernels) <= set(KERNELS):
         raise SpecError(f"kernels: {list(kernels)} must be of {', '.join(KERNELS)}")
     points = [(name, count) for name in kernels for count in counts]
-    pace = Pace("bandwidth", _runs(repeats) * len(points), seconds, report)
+    pace = Pace("bandwidth", _checked(repeats) * len(points), seconds, report)
     count = max(KERNELS[name][1] for name in kernels)
     arrays = _arrays(_sized(size, count), count, counts)
+    for name in kernels:
+        _run(arrays, name, 0)  # compiles
     best = _best_of(points, pace, repeats, lambda point, _: _stream(arrays, point[0], point[1]))
     table = np.array([best[point] for point in points]).reshape(len(kernels), len(counts))
     return dataset(
@@ -119,7 +121,7 @@ def strided(
                 f"strides: {stride} must be a multiple of 4, at most {total // _STEPS} here"
             )
     points = [(stride, count) for stride in strides for count in counts]
-    pace = Pace("strided reads", _runs(repeats) * len(points), seconds, report)
+    pace = Pace("strided reads", _checked(repeats) * len(points), seconds, report)
     chunks = [np.asarray(a) for a in _filled(total, 1.0, counts)]
     best = _best_of(
         points, pace, repeats, lambda point, turn: _skip(chunks, point[0], point[1], turn)
@@ -134,15 +136,17 @@ def strided(
 
 
 def _stream(arrays: list, name: str, threads: int) -> float:
-    """Return byte/s of one run of a kernel over all chunks, its results in place of the second."""
+    """Return byte/s of one run of a kernel over all chunks."""
+    took = _seconds(lambda i: _run(arrays, name, i), len(arrays[0]), threads)
+    return KERNELS[name][1] * _bytes(arrays[0]) / took
+
+
+def _run(arrays: list, name: str, i: int) -> None:
+    """Run a kernel on the i-th chunk of every array, its result in place of the second."""
     kernel, moved = KERNELS[name]
-
-    def run(i: int) -> None:
-        result = kernel(*(array[i] for array in arrays[:moved])).block_until_ready()
-        if moved > 1:
-            arrays[1][i] = result
-
-    return moved * _bytes(arrays[0]) / _seconds(run, len(arrays[0]), threads)
+    result = kernel(*(array[i] for array in arrays[:moved])).block_until_ready()
+    if moved > 1:
+        arrays[1][i] = result
 
 
 def _skip(chunks: list, stride: int, threads: int, turn: int) -> float:
@@ -156,11 +160,9 @@ def _skip(chunks: list, stride: int, threads: int, turn: int) -> float:
 def _best_of(points: list, pace: Pace, repeats: int, run: Callable) -> dict:
     """Return point -> best rate over the rounds; in turns, so that other load hits all alike."""
     best = dict.fromkeys(points, math.nan)
-    for turn in range(repeats + 1):  # the first warms up and compiles
+    for turn in range(repeats):
         for point in points:
-            rate = run(point, turn)
-            if turn:
-                best[point] = np.fmax(best[point], rate)
+            best[point] = np.fmax(best[point], run(point, turn))
             if not pace.step():
                 return best
     return best
@@ -218,10 +220,10 @@ def _counts(threads: Sequence[int] | None) -> list[int]:
     return list(threads)
 
 
-def _runs(repeats: int) -> int:
+def _checked(repeats: int) -> int:
     if not 1 <= repeats <= 1000:
         raise SpecError(f"repeats {repeats}: give 1 to 1000")
-    return repeats + 1
+    return repeats
 
 
 def _unseen(size: int) -> list[str]:
