@@ -59,12 +59,13 @@ def test_predict_says_what_the_library_says():
     assert record["decode_tok_s"] == pytest.approx(ds.decode_tok_s.item())
     assert record["lower"] < record["decode_tok_s"] < record["upper"]
     assert sum(record["time_s"].values()) == pytest.approx(1 / record["decode_tok_s"])
+    assert record["cold_start_s"]["cold"] > record["load_s"]["cold"] > record["load_s"]["warm"]
     assert {"verdict", "fixes", "flags", "elasticity", "trust", "fits"} <= set(record)
 
 
 def test_predict_prints_verdict_ledger_fixes_and_flags():
     shown = run("predict", "llama-3.3-70b-instruct", "rtx-4090").stdout
-    for text in ("does not fit", "weights", "what to change", "llama-server"):
+    for text in ("does not fit", "weights", "loads in", "what to change", "llama-server"):
         assert text in shown
 
 

@@ -54,6 +54,7 @@ def test_status_says_fit_speed_interval_and_limit(panel):
     said = panel.set(model="llama-3.1-405b").status(panel.data)
     assert "does not fit" in said and "tok/s" in said and "80 % interval" in said
     assert "first token" in said and "Limit" in said
+    assert "Loads in" in said and "if cached" in said and "after a cold start" in said
 
 
 def test_offers_what_the_machine_can_do(panel):

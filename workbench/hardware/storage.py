@@ -17,7 +17,7 @@ from workbench.hardware.storage_input import nonnegative, quantity, size
 from workbench.units import GB, parse
 
 #: The stages of a load, in order; `start` is what the engine takes whatever the size.
-STAGES = ("read", "decompress", "link", "prepare", "start")
+STAGES = ("read", "link", "decompress", "prepare", "start")
 
 
 class Disk(NamedTuple):
@@ -53,12 +53,14 @@ def queue(disk: Disk, depth, block) -> tuple:
 
 
 def load_seconds(seconds, overlap):
-    """Return the seconds of stages (stage, ...): the longest if they overlap, else all in turn.
+    """Return the seconds of STAGES (stage, ...): the longest if they overlap, else all in turn.
 
-    The last stage, the engine's start, always comes on top (the fill of the pipeline).
+    Reading and crossing the link are one movement of the same bytes in any case, and the engine's
+    start always comes on top (the fill of the pipeline).
     """
-    work, start = seconds[:-1], seconds[-1]
-    return jnp.where(overlap > 0, work.max(0), work.sum(0)) + start
+    fetch, work, start = seconds[:2].max(0), seconds[2:-1], seconds[-1]
+    in_turn, at_once = fetch + work.sum(0), jnp.maximum(fetch, work.max(0))
+    return jnp.where(overlap > 0, at_once, in_turn) + start
 
 
 def decompressed(stored_rate, ratio, speed):
@@ -139,7 +141,7 @@ def nvme(disk_name: str | float | Disk = "NVMe PCIe 4.0", queue_depth=1, block_s
 
 def load(
     size_bytes, disk_name: str | float | Disk = "NVMe PCIe 4.0", *, streams=1, chunk="4 MiB",
-    ratio=1.0, decompress: Any = math.inf, link: Any = math.inf, prepare: Any = math.inf,
+    ratio=1.0, link: Any = math.inf, decompress: Any = math.inf, prepare: Any = math.inf,
     start: Any = 0.0, overlap: bool = True,
 ) -> xr.Dataset:  # fmt: skip
     """Say how long a file takes to load, and which stage it waits for.
@@ -150,8 +152,9 @@ def load(
         streams: readers at a time, 1 or more.
         chunk: bytes of each request.
         ratio: plain bytes per stored byte, 1 or more.
-        decompress, link, prepare: byte/s of plain data that the codec, the link to a card, and
-            copying and converting manage; `inf` where there is no such stage.
+        link: byte/s of the link that the stored bytes cross.
+        decompress, prepare: byte/s of plain data that the codec, and copying and converting
+            manage; like `link` `inf` where there is no such stage.
         start: seconds of the engine, whatever the size.
         overlap: the stages run side by side; otherwise each piece goes through all in turn.
 
@@ -170,7 +173,7 @@ def load(
     given = [
         whole, quantity(streams, "dimensionless", "streams", low=1), size(chunk, "chunk"),
         quantity(ratio, "dimensionless", "ratio", low=1),
-        *(_rate(v, n) for v, n in ((decompress, "decompress"), (link, "link"), (prepare, "prepare"))),
+        *(_rate(v, n) for v, n in ((link, "link"), (decompress, "decompress"), (prepare, "prepare"))),
         nonnegative(start, "second", "start"),
     ]  # fmt: skip
     found = disk(disk_name)
@@ -226,11 +229,11 @@ _queued = jax.jit(queue)
 
 
 @jax.jit
-def _staged(disk: Disk, overlap, size, streams, chunk, ratio, codec, link, prepare, start) -> tuple:
+def _staged(disk: Disk, overlap, size, streams, chunk, ratio, link, codec, prepare, start) -> tuple:
     """Return the seconds of each stage, of the load, byte/s read, and which stage is longest."""
-    rate = read_rate(disk, streams, chunk)
+    rate, stored = read_rate(disk, streams, chunk), size / ratio
     seconds = jnp.stack(
-        [size / (rate * ratio), size / codec, size / link, size / prepare, start + 0 * size]
+        [stored / rate, stored / link, size / codec, size / prepare, start + 0 * size]
     )
     return *seconds, load_seconds(seconds, overlap), rate, seconds.argmax(0)
 

@@ -27,7 +27,8 @@ def quantity(
         SpecError: not a number, or outside; the message says what is allowed.
     """
     array = _array(value, unit, field)
-    allowed = np.isfinite(array) & (array <= high) & (array >= low if low else array > 0)
+    numbers = array.values  # comparing DataArrays would align their indexes each time
+    allowed = np.isfinite(numbers) & (numbers <= high) & (numbers >= low if low else numbers > 0)
     limits = f"at least {low:g}" if low else "above 0"
     limits += f" and at most {high:g}" if math.isfinite(high) else ""
     return _allowed(array, allowed, field, limits)
@@ -41,18 +42,20 @@ def size(value, field: str = "size") -> xr.DataArray:
 def share(value, field: str) -> xr.DataArray:
     """Return a number from 0 to 1, both allowed; as for `quantity`."""
     array = _array(value, "dimensionless", field)
-    return _allowed(array, (array >= 0) & (array <= 1), field, "from 0 (none) to 1 (all)")
+    allowed = (array.values >= 0) & (array.values <= 1)
+    return _allowed(array, allowed, field, "from 0 (none) to 1 (all)")
 
 
 def nonnegative(value, unit: str, field: str) -> xr.DataArray:
     """Return a finite number of 0 or more; as for `quantity`."""
     array = _array(value, unit, field)
-    return _allowed(array, np.isfinite(array) & (array >= 0), field, "at least 0")
+    allowed = np.isfinite(array.values) & (array.values >= 0)
+    return _allowed(array, allowed, field, "at least 0")
 
 
-def _allowed(array: xr.DataArray, allowed, field: str, limits: str) -> xr.DataArray:
-    if not bool(allowed.all()):
-        given = array.values[~allowed.values].flat[0]
+def _allowed(array: xr.DataArray, allowed: np.ndarray, field: str, limits: str) -> xr.DataArray:
+    if not allowed.all():
+        given = array.values[~allowed].flat[0]
         raise SpecError(f"{field}: {given:g} must be {limits}")
     return array
 

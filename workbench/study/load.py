@@ -6,12 +6,15 @@ the one thing that no data sheet tells: it is fitted to loads of other machines 
 cached, so that none of the scored rows was seen.
 """
 
+import contextlib
 import functools
 import os
 import re
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import xarray as xr
@@ -29,6 +32,10 @@ CACHE_STATES = ("cold", "warm")
 _SYSTEM = 4 * GiB  # of a machine's memory, for all but the page cache
 _RAM = re.compile(r"\((\d+) ?GB\)")
 _BLOCK = 2**24  # byte of one read when measuring
+
+
+def _go_on(what: str, done: int, of: int) -> bool:
+    return True
 
 
 class Loader(NamedTuple):
@@ -188,12 +195,11 @@ def _size(row: dict[str, str]) -> float:
     return float(formats.weight_bytes(*row_specs.weights(named | {"device": ""})).sum())
 
 
-def measure(path: str | Path, disk: Any = None, report=lambda what, done, of: True) -> xr.Dataset:
+def measure(path: str | Path, report=_go_on) -> xr.Dataset:
     """Read a file as a load does, from the disk and again from the page cache.
 
     Args:
         path: an existing file.
-        disk: as for `storage.disk`, to predict with; by default nothing is predicted.
         report: progress; the measurement stops when it returns False.
 
     Returns:
@@ -216,6 +222,53 @@ def measure(path: str | Path, disk: Any = None, report=lambda what, done, of: Tr
         {"load_s": ("cache_state", took)}, {"cache_state": list(CACHE_STATES)},
         source="measured", mechanism="M24", size_bytes=total, dropped=dropped,
     )  # fmt: skip
+
+
+def trial(folder: str | Path = ".", size: float | str = 1e9, report=_go_on) -> xr.Dataset:
+    """Predict how long a file takes to read here, from a small probe of the disk, and measure it.
+
+    Args:
+        folder: where the file is written; it is removed again whatever happens.
+        size: bytes of the file, or text; at most half of what is free.
+        report: progress; the trial stops when it returns False.
+
+    Returns:
+        Over `cache_state` (cold, warm): `load_predicted` and `load_measured` s, `load_error`;
+        attrs `unseen` says what the probe could not see here.
+
+    Raises:
+        WorkbenchError: no such folder, no permission, no room, a size under 1 MiB, or stopped.
+    """
+    from workbench.probe import disk as probe
+    from workbench.probe import scratch
+
+    total, where = scratch.checked_size(size, folder)
+    seen = probe.reads(where, max(total / 4, 2**22), blocks=[2**22], depths=[1], report=report)
+    predicted = total / seen.read_bandwidth.isel(block_size=0).values
+    with _written(where, total, report) as path:
+        measured = measure(path, report).load_s.values
+    return results.dataset(
+        {
+            "load_predicted": ("cache_state", predicted),
+            "load_measured": ("cache_state", measured),
+            "load_error": ("cache_state", predicted / measured - 1.0),
+        },
+        {"cache_state": list(CACHE_STATES)},
+        source="measured", mechanism="M24", size_bytes=total, unseen=seen.attrs["unseen"],
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def _written(folder: Path, size: int, report) -> Iterator[Path]:
+    """Yield a file of so many bytes that do not compress, and remove it."""
+    from workbench.probe import scratch
+
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".workbench-", buffering=0) as file:
+            scratch.fill(file.fileno(), size, lambda done: report("writing", done, size))
+            yield Path(file.name)
+    except OSError as err:
+        raise FileError(f"{folder}: the file cannot be written ({err.strerror})") from None
 
 
 def drop(path: Path) -> bool:

@@ -6,12 +6,11 @@ import zlib
 import numpy as np
 import xarray as xr
 
-from workbench import results
 from workbench.engine import codecs
-from workbench.hardware.storage_offload import offload, restore
+from workbench.hardware.storage_offload import offload
+from workbench.study.explain import question
 
 _WEIGHTS = 2**18  # of a made tensor: enough for its ratio to three digits
-CONTEXTS = tuple(2**n for n in range(9, 18))  # tokens
 
 
 @functools.cache
@@ -44,26 +43,12 @@ def offloaded(token: xr.Dataset, bandwidth: float, resident) -> xr.Dataset:
     return offload(token.kv_bytes.item(), resident, bandwidth, float(token.time_s.sum()))
 
 
-def prefixes(token: xr.Dataset, bandwidth: float, tokens=CONTEXTS) -> xr.Dataset:
-    """Return what restoring a prefix takes and what computing it again would, over its `tokens`.
+def kv_per_token(token: xr.Dataset) -> float:
+    """Return the bytes of KV cache that one more token costs, at the mean of the cache held.
 
     Args:
-        token: one configuration of `predict`, whose cache per token and prefill speed are used.
-        bandwidth: byte/s of the disk.
-        tokens: lengths of the prefix.
-
-    Returns:
-        As `hardware.storage_offload.restore`, and `kv_bytes` of one token.
+        token: one configuration of `predict`.
     """
-    each = token.memory_bytes.sel(kind="kv").item() / _held(token)
-    found = restore(list(tokens), each, bandwidth, token.prefill_tok_s.item())
-    return results.dataset({**found.data_vars, "kv_bytes": each}, **found.attrs)
-
-
-def _held(token: xr.Dataset) -> float:
-    """Return the tokens that the memory is held for: context, or prompt and answer if longer."""
-    from workbench.study.explain import question
-
     work = question(token).work.arrays()
     longest = max(float(work["context"]), float(work["prompt"] + work["generate"]))
-    return longest * float(work["batch"])
+    return token.memory_bytes.sel(kind="kv").item() / (longest * float(work["batch"]))
