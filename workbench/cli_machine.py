@@ -107,7 +107,14 @@ def _tables(ds: xr.Dataset) -> Iterator[tuple[dict[str, str], list]]:
         yield head, list(zip(labels, *columns, strict=True))
     for name in ds.data_vars:
         if ds[name].ndim > 1:
-            yield _grid(ds[name])
+            yield _grid(_measured(ds[name]))
+
+
+def _measured(array: xr.DataArray) -> xr.DataArray:
+    """Return an array without the labels that only other variables have."""
+    for dim in array.dims:
+        array = array.dropna(dim, how="all")
+    return array
 
 
 def _grid(array: xr.DataArray) -> tuple[dict[str, str], list]:

@@ -30,7 +30,7 @@ class Job:
         self._note = widgets.HTML()
         self._start.on_click(lambda _: self.start())
         self._stop.on_click(lambda _: self.stop())
-        self.view = widgets.HBox([self._start, self._stop, self._bar, self._note])
+        self.view: widgets.Box = widgets.HBox([self._start, self._stop, self._bar, self._note])
 
     def start(self) -> threading.Thread:
         """Start the work and return its thread."""

@@ -1,5 +1,6 @@
 """Every probe of this machine in one Dataset, which a file can hold and a prediction can use."""
 
+import inspect
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +33,7 @@ def survey(
     Args:
         only: names from PROBES; by default all.
         seconds: budget of each.
-        folder: where the disk probe writes its scratch file.
+        folder: where the probes of the disk write their scratch file.
         report: progress; stops the survey, which keeps what it has, when it returns False.
 
     Returns:
@@ -55,7 +56,8 @@ def survey(
         return going[0]
 
     for name in only or PROBES:
-        options = {"folder": folder} if name == "disk" else {}
+        takes = inspect.signature(PROBES[name]).parameters
+        options = {"folder": folder} if "folder" in takes else {}
         try:
             if not going[0]:
                 raise WorkbenchError("stopped")
