@@ -141,6 +141,16 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "tok_s": ("token/s", "decode speed"),
     "working_set": ("byte", "working set"),
     "read_bytes": ("byte", "bytes read per token"),
+    # paging
+    "l1_miss_rate": ("1", "share of accesses that miss the first TLB"),
+    "miss_rate": ("1", "share of accesses that miss the TLB"),
+    "added_s": ("s", "time added by translation"),
+    "latency_s": ("s", "time of one access"),
+    "reach_bytes": ("byte", "memory that the TLB covers"),
+    "faults": ("1", "page faults"),
+    "cpu_share": ("1", "share of the time that the CPU works"),
+    "page_s": ("s", "time of the first touch of a page"),
+    "overhead": ("1", "share of a core's time"),
 }
 
 #: coordinate -> (units, long_name)
@@ -206,6 +216,15 @@ COORDS: dict[str, tuple[str, str]] = {
     "ordering": ("1", "order of the operations"),
     "replacement": ("1", "what is thrown out"),
     "memory": ("byte", "memory of the machine"),
+    # paging
+    "working_set": ("byte", "working set"),
+    "access": ("1", "what a first touch meets"),
+    "nodes": ("1", "NUMA nodes"),
+    "rss": ("byte", "memory of the process"),
+    "fault_around": ("byte", "memory mapped at a fault"),
+    "latency": ("s", "time of one small read"),
+    "bandwidth": ("byte/s", "bandwidth of sequential reads"),
+    "size_bytes": ("byte", "size"),
 }
 
 
