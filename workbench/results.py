@@ -151,6 +151,23 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "cpu_share": ("1", "share of the time that the CPU works"),
     "page_s": ("s", "time of the first touch of a page"),
     "overhead": ("1", "share of a core's time"),
+    # dram, layout
+    "bus_share": ("1", "share of the channel's peak"),
+    "bus_bound": ("1", "bound of the usual closed form"),
+    "dram_bandwidth": ("byte/s", "bandwidth of one channel"),
+    "row_hit": ("1", "share of reads that find their row open"),
+    "loaded_latency_s": ("s", "latency under load"),
+    "knee": ("1", "utilisation beyond which latency grows faster"),
+    "effective_bandwidth": ("byte/s", "bandwidth that the DRAM allows"),
+    "moved_bytes": ("byte", "bytes moved"),
+    "overfetch": ("1", "bytes moved per byte asked for"),
+    "bytes_in_flight": ("byte", "bytes under way"),
+    "lines_in_flight": ("1", "reads under way"),
+    "prefetch_bandwidth": ("byte/s", "bandwidth that prefetching draws"),
+    "gather_s": ("s", "time to gather"),
+    "walk_s": ("s", "time of page walks"),
+    "table_s": ("s", "time to read the block table"),
+    "padding_bytes": ("byte", "padding between tensors"),
 }
 
 #: coordinate -> (units, long_name)
@@ -225,6 +242,20 @@ COORDS: dict[str, tuple[str, str]] = {
     "latency": ("s", "time of one small read"),
     "bandwidth": ("byte/s", "bandwidth of sequential reads"),
     "size_bytes": ("byte", "size"),
+    # dram, layout
+    "granule": ("byte", "size of a read"),
+    "locality": ("1", "share of reads that go on where the last ended"),
+    "bus_use": ("1", "share of the saturated bandwidth used"),
+    "length": ("byte", "length of a read"),
+    "alignment": ("byte", "alignment"),
+    "depth": ("1", "chunks prefetched"),
+    "latency": ("s", "latency of a read alone"),
+    "chunk": ("byte", "size of a chunk"),
+    "bandwidth": ("byte/s", "bandwidth"),
+    "line": ("byte", "size of a line"),
+    "block": ("token", "tokens of a KV block"),
+    "tile_rows": ("1", "rows of a tile"),
+    "tile_columns": ("1", "columns of a tile"),
 }
 
 
