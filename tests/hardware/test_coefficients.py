@@ -138,3 +138,31 @@ def test_every_key_is_given_by_something():
         | coefficients.quant_keys("Q4_K_M")
     )
     assert set(given) == set(coefficients.KEYS)
+
+
+@pytest.mark.parametrize(
+    ("device", "watts_per_tflops"),
+    [("rtx 6000 ada", 300 / 364), ("rtx 3090", 350 / 142.4), ("h100 pcie 80gb", 350 / 756)],
+)
+def test_power_behind_a_flop_is_pooled_in_doublings(device, watts_per_tflops):
+    """Vendors' specifications; a workstation card of the same chip shares its generation but not its power."""
+    pool = coefficients.device_keys(wb.Device.preset(device), "llama.cpp")["power"]
+    assert 2 ** (int(pool) - 0.5) <= watts_per_tflops <= 2 ** (int(pool) + 0.5)
+
+
+def test_power_is_not_asked_where_it_says_nothing():
+    unknown = wb.Device.custom(
+        "RTX 9999", bandwidth="2 TB/s", memory="48 GiB", device_class="nvidia-gpu"
+    )
+    for device in (unknown, wb.Device.preset("m4 pro")):
+        assert coefficients.device_keys(device, "llama.cpp")["power"] == ""
+
+
+@pytest.mark.parametrize(
+    ("engine", "build", "library"),
+    [("llama.cpp-rocm", "2025-07", "rocblas"), ("llama.cpp-rocm", "2026-05", ""),
+     ("llama.cpp-vulkan", "2025-07", "")],
+)  # fmt: skip
+def test_rocm_multiplied_through_rocblas_before_2026(engine, build, library):
+    pools = coefficients.device_keys(wb.Device.preset("rx 7900 xtx"), engine, build)
+    assert pools["library"] == library

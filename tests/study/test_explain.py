@@ -1,5 +1,6 @@
 """Explanations equal what predict says of the changed configuration, and flags that ask for what was priced."""
 
+import copy
 import dataclasses
 import math
 
@@ -9,6 +10,7 @@ import xarray as xr
 
 import workbench as wb
 from workbench.errors import WorkbenchError
+from workbench.hardware import coefficients
 from workbench.specs import formats
 from workbench.specs.model import INDEX
 from workbench.study.explain import question
@@ -270,3 +272,22 @@ def test_experts_that_leave_make_room(model, device, quant, context):
         held + beside
         >= ds.usable_bytes.item() - 2 * max(experts, weights - experts) / spec.moe_layers
     )
+
+
+def test_a_prediction_by_another_table_is_explained_by_it():
+    """Twice the time for weights: what is left over weighs less, and no fix is judged by the shipped table."""
+    table = copy.deepcopy(coefficients.table())
+    table["decode"]["weights"]["base"] += math.log(2)
+    model, device, work = CASES["card"]
+    ds = wb.predict(
+        wb.Model.preset(model), wb.Device.preset(device), wb.Workload(**work), table=table
+    )
+    found = wb.explain(ds, table)
+    shares = found.share.to_series()
+    slope = found.elasticity.sel(parameter="bandwidth").item()
+    assert slope == pytest.approx(shares["weights"] + shares["kv"])
+    for fix, gain in zip(found.fix.values, found.gain.values, strict=True):
+        if fix.startswith("use "):
+            quant = fix.removeprefix("use ").removesuffix(" weights")
+            after = question(ds, table)._replace(quant=quant).predict()
+            assert gain == pytest.approx(after.decode_tok_s.item() / ds.decode_tok_s.item())

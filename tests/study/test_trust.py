@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import workbench as wb
+from workbench import data
 from workbench.hardware import coefficients
 from workbench.study import trust
 from workbench.study.predict import BeyondContext
+from workbench.study.rows import request
 from workbench.study.trust import LEVELS
 
 TABLE = {
@@ -135,3 +137,25 @@ def test_a_batch_or_a_context_that_no_row_had_is_outside_the_range():
             ds = wb.predict(model, device, work)
         assert bool(ds.fits) and ds.trust.item() == "outside range"
         assert width(ds) > width(wb.predict(model, device))
+
+
+def in_columns_of_measurements(row: dict) -> dict:
+    """A row of batch.csv as measurements.csv would state it."""
+    same = ("id", "device", "engine", "model", "quant", "arch_kind", "prompt_tokens", "gen_tokens")
+    return {name: row[name] for name in same} | {"decode_tok_s": row["decode_total_tok_s"]}
+
+
+def test_intervals_of_larger_batches_hold_what_was_measured():
+    """The fit saw single sequences: beyond them the interval widens, and must hold 80 % within what counting allows."""
+    rows = [r for r in data.rows("batch.csv") if r["batch"] in ("2", "4", "8")]
+    rows = [r for r in rows if r["engine"].startswith(("llama", "ik_llama"))][::4]
+    inside = []
+    for row in rows:
+        asked = request(in_columns_of_measurements(row))
+        work = wb.Workload(
+            prompt=asked.prompt, generate=64, context=asked.context, batch=float(row["batch"])
+        )
+        ds = wb.predict(asked.model, asked.device, work, quant=asked.quant, engine=asked.engine)
+        assert ds.trust.item() == "outside range"
+        inside.append(ds.lower.item() <= asked.decode_tok_s <= ds.upper.item())
+    assert len(inside) > 20 and np.mean(inside) >= 0.7

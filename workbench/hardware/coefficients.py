@@ -6,6 +6,7 @@ wider pools, and its interval is wider.
 """
 
 import functools
+import math
 
 import numpy as np
 
@@ -20,11 +21,14 @@ from workbench.specs import engine as engines
 #: the matrix library or driver that was named.
 KEYS = (
     *("backend", "era", "generation", "device_class", "device", "family", "arch", "attention"),
-    *("vendor", "flash", "host", "library"),
+    *("vendor", "flash", "host", "library", "power"),
 )
 
 #: llama.cpp turns flash attention on by itself from this era on: the default since August 2025 (PR #15434).
 FLASH_SINCE = "2026"
+
+#: ROCm's matrix products go through hipBLASLt by themselves from this era on, through rocBLAS before.
+HIPBLASLT_SINCE = "2026"
 
 _STAGES = {"decode": (TERMS, Coefficients), "prefill": (PREFILL_TERMS, PrefillCoefficients)}
 
@@ -38,12 +42,20 @@ def device_keys(device, engine: str, build: str = "") -> dict[str, str]:
         "vendor": "" if usual else backend,
         "flash": "on" if engines.family(engine) == "llama.cpp" and era >= FLASH_SINCE else "",
         "host": "",
-        "library": "",
+        "library": "rocblas" if backend == "rocm" and era < HIPBLASLT_SINCE else "",
+        "power": _power(device),
         "era": era,
         "generation": device.generation,
         "device_class": device.device_class,
         "device": device_names.slug(device.name),
     }
+
+
+def _power(device) -> str:
+    """Return the watts behind a TFLOP/s of an NVIDIA chip, to a power of two; "" elsewhere and where unknown."""
+    ratio = device.power / (device.flops / 1e12)
+    known = device.device_class == "nvidia-gpu" and ratio > 0
+    return str(round(math.log2(ratio))) if known else ""
 
 
 def model_keys(model) -> dict[str, str]:

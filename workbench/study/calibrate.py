@@ -1,5 +1,6 @@
 """Fit every coefficient to measured rows, and report how wrong the fit is on devices and models it never saw (M02)."""
 
+import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
@@ -8,12 +9,15 @@ import numpy as np
 from workbench.errors import WorkbenchError
 from workbench.hardware import capacity, coefficients, ledger, roofline, traffic
 from workbench.study import effects, fit
-from workbench.study.rows import DEEP, Request, is_scored, request, stored
+from workbench.study.rows import DEEP, GENERATED, Request, is_scored, request, stored
 from workbench.study.trust import LEVELS
 
 #: Fits at most for each thing left out: every device alone, models dealt to twelve fits.
 FOLDS = {"device": 1000, "model": 12}
-TAIL = 0.1  # the 80 % interval leaves this share of rows out at each end
+COVERED = 0.8  # the share of rows of things left out that their intervals hold
+#: What may be left out at each end, widest interval last: quantiles of few devices or models are too narrow for others.
+TAILS = tuple(np.linspace(0.1, 0.01, 19))
+FEWEST = 30  # rows of a class for an interval of its own
 
 
 class Stage(NamedTuple):
@@ -74,7 +78,9 @@ def costs_of(stage: str, rows: list[Request]) -> tuple:
         np.array([getattr(r, f) for r in rows])
         for f in ("context", "prompt", "depth", "kv_bits", "ubatch")
     )
-    needed = capacity.memory(load, context, 1.0, kv_bits, ubatch, budget.runtime)
+    # As `ledger.price` does: what must fit is the longest that the conversation gets.
+    longest = np.maximum(context, prompt + GENERATED)
+    needed = capacity.memory(load, longest, 1.0, kv_bits, ubatch, budget.runtime)
     share = capacity.resident_share(load, needed, budget.usable)
     if stage == "decode":
         return roofline.decode_costs(load, machine, context, 1.0, kv_bits, share)
@@ -119,8 +125,11 @@ def calibrate(
             left_out[what] = logs - stage.observed  # log(measured speed / predicted speed)
         table[name] = layout.table(best.theta)
         table["spread"][name] = layout.spreads(best.spread) | {"noise": round(best.noise, 4)}
-        table["residuals"][name] = _residuals(left_out, stage.keys["device_class"])
-        table["held_out"][name] = {what: _reports(r, stage) for what, r in left_out.items()}
+        table["residuals"][name], coverage = _residuals(left_out, stage)
+        table["held_out"][name] = {
+            what: _reports(r, stage) | {"coverage_80": coverage[what]}
+            for what, r in left_out.items()
+        }
         if name == "decode":
             table["known"] = _known(stage.keys)
             table["range"] = {
@@ -174,34 +183,53 @@ def _reports(residual: np.ndarray, stage: Stage) -> dict:
     return {name: _errors(residual[rows]) for name, rows in chosen.items()} | {"by_class": by_class}
 
 
-def _residuals(residual: dict[str, np.ndarray], classes: np.ndarray) -> dict:
-    """Return measured/predicted at the ends of the 80 % interval, by trust level and class (small classes: "all")."""
-    held = {"measured": residual["model"], "calibrated": residual["device"]}
-    ends = {level: _ends_by_class(values, classes) for level, values in held.items()}
+def _residuals(residual: dict[str, np.ndarray], stage: Stage) -> tuple[dict, dict]:
+    """Return measured/predicted at the ends of the interval, by trust level and class, and the nested coverage.
+
+    The coverage of what was left out is that of intervals which saw nothing of it either.
+    """
+    classes, scored = stage.keys["device_class"], stage.sets["scored"]
+    ends, coverage = {}, {}
+    for level, what in (("measured", "model"), ("calibrated", "device")):
+        groups = stage.models if what == "model" else stage.keys["device"]
+        known = np.isfinite(residual[what])
+        values, *labels = (array[known] for array in (residual[what], classes, groups, scored))
+        tail, coverage[what] = _tail(values, *labels)
+        ends[level] = {k: _rounded(*v) for k, v in _ends(values, labels[0], tail).items()}
     # Beyond what was calibrated there is nothing to measure: twice the width, in log, of the worst measured level.
     wide = {
         label: [round(low**2, 4), round(high**2, 4)]
         for label, (low, high) in ends["calibrated"].items()
     }
-    return {**ends, **dict.fromkeys(LEVELS[2:], wide)}
+    return {**ends, **dict.fromkeys(LEVELS[2:], wide)}, coverage
 
 
-def _ends_by_class(values: np.ndarray, classes: np.ndarray) -> dict[str, list[float]]:
-    groups = {"all": np.ones(len(values), bool)} | {
-        str(c): classes == c for c in np.unique(classes)
-    }
-    return {
-        label: _ends(values[chosen])
-        for label, chosen in groups.items()
-        if label == "all" or np.isfinite(values[chosen]).sum() >= 30
-    }
+def _tail(values, classes, groups, scored) -> tuple[float, float]:
+    """Return the largest share to leave out at each end that holds COVERED of the scored rows, and what it holds."""
+    for tail in TAILS:
+        inside = np.zeros(len(values), bool)
+        for name in np.unique(groups):
+            out = groups == name
+            ends = _ends(values[~out], classes[~out], tail) if not out.all() else {}
+            low, high = np.array([ends.get(c, ends.get("all", (0, 0))) for c in classes[out]]).T
+            inside[out] = (low <= values[out]) & (values[out] <= high)
+        covered = float(inside[scored].mean()) if scored.any() else math.nan
+        if not covered < COVERED:
+            break
+    return tail, round(covered, 4)
 
 
-def _ends(values: np.ndarray) -> list[float]:
-    values = values[np.isfinite(values)]
-    low, high = np.exp(np.quantile(values, [TAIL, 1 - TAIL]))
+def _ends(values: np.ndarray, classes: np.ndarray, tail: float) -> dict[str, tuple[float, float]]:
+    """Return the ends of the interval by class, log(measured/predicted); small classes have those of "all"."""
+    groups = {str(c): values[classes == c] for c in np.unique(classes)}
+    groups = {"all": values} | {c: own for c, own in groups.items() if len(own) >= FEWEST}
+    ends = {c: np.quantile(own, [tail, 1 - tail]) for c, own in groups.items() if len(own)}
     # A class that was wrong in one direction still holds its own prediction.
-    return [round(float(min(low, 1.0)), 4), round(float(max(high, 1.0)), 4)]
+    return {c: (min(float(low), 0.0), max(float(high), 0.0)) for c, (low, high) in ends.items()}
+
+
+def _rounded(low: float, high: float) -> list[float]:
+    return [round(math.exp(low), 4), round(math.exp(high), 4)]
 
 
 def _errors(residual: np.ndarray) -> dict:

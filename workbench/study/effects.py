@@ -6,10 +6,12 @@ much as `fit.GUESS` pools; the rows decide the rest (`fit.learn_spreads`).
 """
 
 import dataclasses
+import functools
 import math
 
 import numpy as np
 
+from workbench import data
 from workbench.hardware.roofline import PREFILL_TERMS, TERMS
 
 
@@ -53,6 +55,7 @@ DECODE = {
             "backend.era": 0.2,
             "backend.flash": 0.4,
             "arch": 0.15,
+            "library": 0.2,
             "vendor": 0.4,
         },
     ),
@@ -63,7 +66,8 @@ DECODE = {
             "backend": 0.5,
             "backend.era": 0.3,
             "attention": 0.4,
-            "backend.flash": 0.5,
+            # Without flash attention some kernels cost tens of times as much.
+            "backend.flash": 1.0,
             "library": 0.2,
         },
     ),
@@ -101,6 +105,7 @@ DECODE = {
 #: What shifts the share of peak FLOP/s that large matrix products reach.
 _PRODUCTS = {
     "backend": 0.4,
+    "power": 0.3,
     "device_class": 0.3,
     "generation": 0.3,
     "family": 0.2,
@@ -108,6 +113,9 @@ _PRODUCTS = {
     "backend.era": 0.3,
     "library": 0.3,
 }
+
+#: Terms that start from the share of its peak FLOP/s that a generation was measured to reach, where that is known.
+_MATRIX_TERMS = ("attention", "compute", "dense", "experts")
 
 PREFILL = {
     "weights": Term(1.2, 0.2, {"backend": 0.2}),
@@ -124,7 +132,7 @@ PREFILL = {
             "library": 0.3,
         },
     ),
-    "dense": Term(2.0, 0.5, _PRODUCTS | {"vendor": 0.5}),
+    "dense": Term(2.0, 0.5, _PRODUCTS | {"vendor": 0.5, "backend.flash": 0.2}),
     "experts": Term(3.0, 0.5, _PRODUCTS),
     "dispatch": Term(30.0, 1.0, {"backend": 0.5, "generation": 0.3}),
     "fixed": Term(1.0, 1.0, {"backend": 0.5, "host": 0.9}),
@@ -162,9 +170,11 @@ class Layout:
             effects = term.effects | (SOURCE if name == "machine" else {})
             pools |= {effect: (joined(effect, keys), 0.0, s) for effect, s in effects.items()}
             for effect, (labels, value, width) in pools.items():
-                found = {label: len(start) + i for i, label in enumerate(dict.fromkeys(labels))}
+                expected = _expected(name, effect)
+                names = dict.fromkeys((*labels, *expected))
+                found = {label: len(start) + i for i, label in enumerate(names)}
                 self.slots[name, effect] = found
-                start += [value] * len(found)
+                start += [expected.get(label, value) for label in found]
                 spread += [width] * len(found)
                 odd += [effect in ODD] * len(found)
                 places.append(np.array([found[label] for label in labels]))
@@ -201,6 +211,15 @@ class Layout:
             for (term, effect), places in self.slots.items()
             if effect
         }
+
+
+@functools.cache
+def _expected(term: str, effect: str) -> dict[str, float]:
+    """Return the pools of an effect of which something is known before any row: generation -> log coefficient."""
+    if term not in _MATRIX_TERMS or effect != "generation":
+        return {}
+    rows = data.rows("device_generations.csv")
+    return {r["generation"]: -math.log(float(r["matrix_share"])) for r in rows if r["matrix_share"]}
 
 
 def joined(effect: str, keys: dict[str, np.ndarray]) -> list[str]:

@@ -39,22 +39,16 @@ class Question(NamedTuple):
     engine: str
     build: str
     wired_limit: float | None
+    table: dict | None = None  # the coefficients; None for those in datasets
 
     def predict(self) -> xr.Dataset:
         """Answer it."""
-        return predict(
-            self.model,
-            self.device,
-            self.work,
-            quant=self.quant,
-            engine=self.engine,
-            build=self.build,
-            wired_limit=self.wired_limit,
-        )
+        return predict(self.model, self.device, self.work, quant=self.quant, engine=self.engine,
+                       build=self.build, wired_limit=self.wired_limit, table=self.table)  # fmt: skip
 
 
-def question(ds: xr.Dataset) -> Question:
-    """Return what a prediction was asked, from the inputs that its attrs carry.
+def question(ds: xr.Dataset, table: dict | None = None) -> Question:
+    """Return what a prediction was asked, from the inputs that its attrs carry, and by which table to answer it.
 
     Raises:
         WorkbenchError: the Dataset has more than one configuration, or does not come from `predict`.
@@ -78,6 +72,7 @@ def question(ds: xr.Dataset) -> Question:
         ds.attrs["engine"],
         ds.attrs["build"],
         asked["wired_limit"],
+        table,
     )
 
 
@@ -99,11 +94,12 @@ def _spec(kind: type, fields: dict):
     )
 
 
-def explain(ds: xr.Dataset) -> xr.Dataset:
+def explain(ds: xr.Dataset, table: dict | None = None) -> xr.Dataset:
     """Say where the time of a token goes, what binds, and what to change.
 
     Args:
         ds: one configuration that `predict` priced.
+        table: the coefficients that `predict` was given, where it was given any.
 
     Returns:
         `time_s` and `share` (term), `elasticity` (parameter): change of speed in % for 1 % more of a number;
@@ -112,7 +108,7 @@ def explain(ds: xr.Dataset) -> xr.Dataset:
 
     Equation: elasticity = d log(tok/s) / d log(x), by `jax.grad` through the same function that priced it.
     """
-    asked = question(ds)
+    asked = question(ds, table)
     fixes = _fixes(asked, ds)
     labels, speeds, gains, fits = zip(*fixes, strict=True) if fixes else ((), (), (), ())
     elasticity = elasticities(asked)
@@ -145,7 +141,7 @@ def elasticities(asked: Question) -> dict[str, float]:
             | coefficients.model_keys(asked.model)
         ).items()
     }
-    table = coefficients.table()
+    table = asked.table or coefficients.table()
     decode, prefill = (coefficients.resolve(keys, stage, table) for stage in _STAGES)
     load = traffic.load_of(asked.model, formats.weight_bytes(asked.model, asked.quant))
     numbers = (asked.work.arrays(), load, decode, prefill, asked.wired_limit)
@@ -216,7 +212,7 @@ def _smaller_formats(asked: Question, ds: xr.Dataset):
 
 def _other_engines(asked: Question):
     """Yield the engines whose backend was calibrated on this class of device."""
-    known = coefficients.table()["known"]["device_class.backend"]
+    known = (asked.table or coefficients.table())["known"]["device_class.backend"]
     mine = engines.backend(asked.engine, asked.device.device_class)
     for label, engine in _ENGINES.items():
         if engine != "mlx" and asked.quant.startswith("MLX"):

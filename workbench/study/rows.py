@@ -12,7 +12,7 @@ from workbench.study.row_fields import number, optional, text, tokens
 
 DEEP = 4096  # tokens of context from which rows are also reported alone
 #: Tokens generated when a row does not say: the tg128 of llama-bench.
-_GENERATED = 128.0
+GENERATED = 128.0
 _CLASSES = ("nvidia-gpu", "amd-gpu", "amd-apu", "apple-uma", "intel", "cpu", "sbc")
 
 
@@ -119,7 +119,7 @@ def _work(row: dict) -> dict[str, float]:
     before = depth if not math.isnan(depth) else 0.0 if math.isnan(prompt) else prompt
     return {
         "prompt": 512.0 if math.isnan(prompt) or prompt == 0 else prompt,
-        "context": before + (_GENERATED if math.isnan(generated) else generated) / 2,
+        "context": before + (GENERATED if math.isnan(generated) else generated) / 2,
         # A depth equal to the prompt is the prompt itself, which is cached once it is prefilled.
         "depth": 0.0 if math.isnan(depth) or depth == prompt else depth,
     }

@@ -14,11 +14,10 @@ from workbench.specs.device import resolve as resolve_device
 from workbench.study import trust
 from workbench.study.calibrate import pools_of
 from workbench.study.predict import run
-from workbench.study.rows import Request, best_threads, is_scored, request, stored
+from workbench.study.rows import GENERATED, Request, best_threads, is_scored, request, stored
 
 REQUIRED = ("device", "engine", "model")
 SPEEDS = ("decode_tok_s", "prefill_tok_s")
-GENERATED = 128.0  # tokens, the tg128 of llama-bench: what memory must hold beyond the prompt
 _PREDICTED = ("predicted", "lower", "upper", "naive_tok_s", "prefill_predicted", "prefill_lower",
               "prefill_upper")  # fmt: skip
 _BLANK = ("", "nan", "none", "null", "na", "n/a", "-", "?")
