@@ -10,7 +10,7 @@ import numpy as np
 
 from workbench.engine.rope import Rope
 from workbench.errors import FileError
-from workbench.specs.gguf import _Fields, _head_dim, _kv_heads, _windows
+from workbench.specs.gguf import Fields, head_dim_of, kv_heads_of, windows_of
 from workbench.specs.gguf_header import GgufHeader
 
 
@@ -103,18 +103,18 @@ def architecture(header: GgufHeader) -> Architecture:
     Raises:
         FileError: an architecture or setting that the decoder does not know, or a missing key.
     """
-    fields = _Fields(header)
+    fields = Fields(header)
     family = _family(fields)
     layers = fields.whole("block_count", high=10_000)
     heads = _alike(fields, "attention.head_count", fields.per_layer("attention.head_count", layers))
-    kv_heads = _alike(fields, "attention.head_count_kv", _kv_heads(fields, layers))
-    head_dim = _head_dim(fields, heads)
+    kv_heads = _alike(fields, "attention.head_count_kv", kv_heads_of(fields, layers))
+    head_dim = head_dim_of(fields, heads)
     if fields.whole("attention.value_length", head_dim) != head_dim or heads % kv_heads:
         raise FileError(
             f"{fields.file}: {heads} heads share {kv_heads} KV heads with keys of {head_dim} and "
             f"values of {fields.get('attention.value_length')}: equal groups and widths are run"
         )
-    window, slides = _windows(fields, layers)
+    window, slides = windows_of(fields, layers)
     rope = _rope(fields, family, head_dim)
     local_base = _number(fields, "rope.freq_base_swa", family.local_base or rope.base)
     experts = fields.whole("expert_count", 0, low=0)
@@ -141,7 +141,7 @@ def architecture(header: GgufHeader) -> Architecture:
     )
 
 
-def _family(fields: _Fields) -> Family:
+def _family(fields: Fields) -> Family:
     if fields.arch not in FAMILIES:
         raise FileError(
             f"{fields.file}: architecture {fields.arch!r} has no decoder here; "
@@ -153,18 +153,18 @@ def _family(fields: _Fields) -> Family:
     return FAMILIES[fields.arch]
 
 
-def _alike(fields: _Fields, key: str, values: list[int]) -> int:
+def _alike(fields: Fields, key: str, values: list[int]) -> int:
     if len(set(values)) != 1 or values[0] < 1:
         raise FileError(f"{fields.file}: {key} is {values[:8]}; one number above 0 is run")
     return values[0]
 
 
-def _ffn(fields: _Fields, experts: int) -> int:
+def _ffn(fields: Fields, experts: int) -> int:
     width = fields.whole("feed_forward_length")
     return fields.whole("expert_feed_forward_length", width) if experts else width
 
 
-def _number(fields: _Fields, key: str, default: float) -> float:
+def _number(fields: Fields, key: str, default: float) -> float:
     value = fields.get(key, default)
     if not isinstance(value, int | float) or not 0 < value < math.inf:
         raise FileError(
@@ -173,13 +173,13 @@ def _number(fields: _Fields, key: str, default: float) -> float:
     return float(value)
 
 
-def _scale(fields: _Fields, layers: int, heads: int) -> float | None:
+def _scale(fields: Fields, layers: int, heads: int) -> float | None:
     if fields.arch == "gemma3" and layers == _GEMMA3_27B:
         return (fields.whole("embedding_length") / heads) ** -0.5
     return _number(fields, "attention.scale", 1) if fields.get("attention.scale") else None
 
 
-def _rope(fields: _Fields, family: Family, head_dim: int) -> Rope:
+def _rope(fields: Fields, family: Family, head_dim: int) -> Rope:
     scaling = fields.get("rope.scaling.type", "none")
     if scaling not in ("none", "linear", "yarn"):
         raise FileError(

@@ -6,7 +6,7 @@ so that any cache slices, scatters and gathers them alike.
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from workbench.errors import SpecError, UnknownNameError
 
@@ -28,12 +28,19 @@ def check_format(name: str, head_dim: int) -> None:
 def encode(x: Array, name: str) -> tuple[Array, ...]:
     """Return the parts of heads (..., head_dim): (values,) or (codes, scales)."""
     if name in FLOATS:
-        return (x.astype(name),)
+        return (_held(x.astype(name)),)
     groups = x.astype(jnp.float32).reshape(*x.shape[:-1], -1, GROUP)
     scales = _scales(groups, name)
     inverse = jnp.where(scales == 0, 0, 1 / jnp.where(scales == 0, 1, scales))
     codes = (groups * inverse[..., None]).reshape(x.shape)
     return (_pack(codes, name), scales.astype(jnp.float16))
+
+
+def _held(values: Array) -> Array:
+    """Return bfloat16 as integers: XLA's CPU code widens what it slices and gathers of bfloat16."""
+    if values.dtype == jnp.bfloat16:
+        return lax.bitcast_convert_type(values, jnp.uint16)
+    return values
 
 
 def _scales(groups: Array, name: str) -> Array:
@@ -53,7 +60,10 @@ def _pack(codes: Array, name: str) -> Array:
 
 
 def decode(parts: tuple[Array, ...], name: str) -> Array:
-    """Return heads (..., head_dim) float32 from their parts; floats as stored."""
+    """Return heads (..., head_dim) float32 from their parts; float16 as stored."""
+    if name == "bfloat16":  # the upper half of a float32
+        wide = parts[0].astype(jnp.uint32) << jnp.uint32(16)
+        return lax.bitcast_convert_type(wide, jnp.float32)
     if name in FLOATS:
         return parts[0]
     codes, scales = parts

@@ -4,24 +4,25 @@ decoder = load("model.gguf")
 for piece in generate(decoder, "The sky is"): print(piece.text, end="")
 """
 
+import math
 import mmap
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 
 from workbench.engine.architectures import Architecture, architecture, rope_divisors
 from workbench.engine.decoder_weights import Stack, Weights
-from workbench.engine.loading_pack import behind, floats, packed, stacked
-from workbench.engine.matmul_pack import FLOATS, LAYOUTS
+from workbench.engine.loading_pack import floats
+from workbench.engine.matmul_pack import FLOATS, LAYOUTS, pack, pack_parts
 from workbench.engine.moe_experts import Experts
 from workbench.engine.tokenizer import Tokenizer, read_tokenizer
 from workbench.errors import FileError
-from workbench.specs.gguf_header import GgufHeader, read_header
+from workbench.specs.gguf_header import GgufHeader, read_header, read_parts
 
 Report = Callable[[str, int, int], Any]
 
@@ -40,7 +41,7 @@ def load(path: str | Path, report: Report = lambda what, done, of: None) -> Deco
     """Load the decoder in the GGUF file at `path`.
 
     Args:
-        path: the file, not split.
+        path: the file; of a split one, any part.
         report: is told what is loaded, how many bytes of it are, and of how many.
 
     Raises:
@@ -49,8 +50,6 @@ def load(path: str | Path, report: Report = lambda what, done, of: None) -> Deco
     """
     header = read_header(path)
     arch = architecture(header)
-    if header.parts > 1:
-        raise FileError(f"{header.path.name}: has {header.parts} parts; merge them to run it")
     shapes = expected_shapes(arch, set(header.names))
     _check(header, shapes)
     tokenizer = read_tokenizer(header)
@@ -58,9 +57,7 @@ def load(path: str | Path, report: Report = lambda what, done, of: None) -> Deco
         raise FileError(
             f"{header.path.name}: {tokenizer.size} tokens for {arch.vocab} rows of token_embd"
         )
-    with header.path.open("rb") as file:
-        bytes_ = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        weights = _Loader(header, arch, bytes_, report).weights()
+    weights = _Loader(read_parts(path), arch, report).weights()
     return Decoder(header.path, arch, weights, tokenizer)
 
 
@@ -134,20 +131,40 @@ def _check(header: GgufHeader, shapes: dict[str, tuple[int, ...]]) -> None:
             raise FileError(f"{file}: tensor {name!r} is of type {kind}; these are run: {known}")
 
 
-class _Loader:
-    """The open file, and what is still to be packed."""
+class _Tensor(NamedTuple):
+    """Where a tensor lies."""
 
-    def __init__(self, header: GgufHeader, arch: Architecture, bytes_: mmap.mmap, report):
-        self.arch, self.bytes, self.report, self.done = arch, bytes_, report, 0
-        self.total = int(header.nbytes.sum())
-        starts = header.data_offset + header.offsets
-        columns = zip(header.shapes, header.types, starts, header.nbytes, strict=True)
-        self.tensors = dict(zip(header.names, columns, strict=True))
-        layer0 = (re.fullmatch(r"blk\.0\.(.+)", name) for name in header.names)
+    shape: tuple[int, ...]  # fastest dimension first
+    kind: str
+    raw: np.ndarray  # bytes, mapped
+
+
+def _tensors(header: GgufHeader) -> dict[str, _Tensor]:
+    """Return the tensors in one part of a file, mapped into memory."""
+    with header.path.open("rb") as file:
+        mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    starts = header.data_offset + header.offsets
+    columns = zip(header.names, header.shapes, header.types, starts, header.nbytes, strict=True)
+    return {
+        name: _Tensor(shape, kind, mapped[start : start + nbytes])
+        for name, shape, kind, start, nbytes in columns
+    }
+
+
+class _Loader:
+    """The mapped file, and what is still to be packed."""
+
+    def __init__(self, parts: list[GgufHeader], arch: Architecture, report: Report):
+        self.arch, self.report, self.done = arch, report, 0
+        self.tensors: dict[str, _Tensor] = {}
+        for part in parts:
+            self.tensors |= _tensors(part)
+        self.total = sum(tensor.raw.size for tensor in self.tensors.values())
+        layer0 = (re.fullmatch(r"blk\.0\.(.+)", name) for name in self.tensors)
         self.roles = [match[1] for match in layer0 if match]
 
     def weights(self) -> Weights:
-        big = [r for r in self.roles if len(self.tensors[f"blk.0.{r}"][0]) > 1]
+        big = [r for r in self.roles if len(self.tensors[f"blk.0.{r}"].shape) > 1]
         matrices = [r for r in big if "_exps" not in r and r != "ffn_gate_inp.weight"]
         vectors = [r for r in self.roles if r not in matrices and not r.endswith("_exps.weight")]
         tied = "output.weight" not in self.tensors
@@ -161,18 +178,25 @@ class _Loader:
         )
 
     def raw(self, name: str) -> np.ndarray:
-        _, _, start, nbytes = self.tensors[name]
-        self.done += int(nbytes)
+        raw = self.tensors[name].raw
+        self.done += raw.size
         self.report("loading", self.done, self.total)
-        return np.frombuffer(self.bytes, np.uint8, nbytes, start)
+        return raw
 
     def packed(self, name: str):
-        shape, kind, _, _ = self.tensors[name]
-        return packed(kind, self.raw(name), shape[::-1])
+        shape, kind, _ = self.tensors[name]
+        return pack(kind, self.raw(name), shape[::-1])
+
+    def of_layers(self, role: str, group: list[int]):
+        """Return a matrix of some layers behind one another: (layers, out, in), or of all experts."""
+        shape, kind, _ = self.tensors[f"blk.{group[0]}.{role}"]
+        *experts, out, in_ = shape[::-1]
+        count = len(group) * math.prod(experts)
+        return pack_parts(kind, (self.raw(f"blk.{i}.{role}") for i in group), (count, out, in_))
 
     def floats(self, name: str) -> np.ndarray:
         """Return a small tensor as float32."""
-        shape, kind, _, _ = self.tensors[name]
+        shape, kind, _ = self.tensors[name]
         return floats(kind, self.raw(name), shape[::-1])
 
     def vectors(self, role: str):
@@ -187,23 +211,17 @@ class _Loader:
         return range(self.arch.layers)
 
     def stack(self, role: str) -> Stack:
-        kinds = [self.tensors[f"blk.{i}.{role}"][1] for i in self.layers]
-        names = [f"blk.{i}.{role}" for i in self.layers]
-        return _stack(
-            kinds, lambda group: stacked((self.packed(names[i]) for i in group), len(group))
-        )
+        kinds = [self.tensors[f"blk.{i}.{role}"].kind for i in self.layers]
+        return _stack(kinds, lambda group: self.of_layers(role, group))
 
     def experts(self) -> Stack:
         roles = [f"{name}_exps.weight" for name in ("ffn_gate", "ffn_up", "ffn_down")]
-        kinds = [tuple(self.tensors[f"blk.{i}.{r}"][1] for r in roles) for i in self.layers]
+        kinds = [tuple(self.tensors[f"blk.{i}.{r}"].kind for r in roles) for i in self.layers]
         return _stack(kinds, lambda group: self.experts_of(roles, group))
 
     def experts_of(self, roles: list[str], group: list[int]) -> Experts:
         """Return the experts of some layers behind one another: (layers · experts, …)."""
-        count = len(group) * self.arch.experts
-        matrices = [
-            behind((self.packed(f"blk.{i}.{role}") for i in group), count) for role in roles
-        ]
+        matrices = [self.of_layers(role, group) for role in roles]
         biases = [self.expert_bias(role.replace(".weight", ".bias"), group) for role in roles]
         return Experts(*matrices, *biases, activation=self.arch.family.activation)
 

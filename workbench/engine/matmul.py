@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
-from workbench.engine.matmul_pack import LAYOUTS, Layout, Packed, pack
+from workbench.engine.matmul_pack import LANES, LAYOUTS, Layout, Packed, pack
 from workbench.errors import SpecError
 
 __all__ = ["COMPILER_OPTIONS", "Packed", "matmul", "pack", "rows"]
@@ -57,7 +57,7 @@ def matmul(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax
     """
     if x.ndim != 2 or x.shape[0] < 1 or x.shape[1] != packed.shape[1]:
         raise SpecError(f"activations {x.shape} do not meet weights {packed.shape}: (tokens, in)")
-    if (packed.planes[0].ndim == 5) != (expert is not None):
+    if (packed.planes[0].ndim == 6) != (expert is not None):
         raise SpecError("`expert` chooses among packed experts: give it for those and only those")
     # JAX takes compiler options for the outermost jit only
     run = _product if isinstance(x, Tracer) else _compiled
@@ -81,12 +81,12 @@ def rows(packed: Packed, indices: jax.Array) -> jax.Array:
         packed: the weights (out, in).
         indices: (tokens,) integers below out.
     """
-    lanes = packed.planes[0].shape[-1]
-    block, lane = jnp.divmod(indices, lanes)
-    chosen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[block, ..., lane], 0, -1), packed)
+    block, lane = jnp.divmod(indices, LANES)
+    # (rows, streams, chunks, values): rows that are chosen stand where lanes stand in a block
+    chosen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:, block, ..., lane], 0, -1), packed)
     layout = LAYOUTS.get(packed.tensor_type)
     if layout is None:
-        return next(_float_tiles(chosen)).astype(jnp.float32).T
+        return next(_float_tiles(chosen)).T
     tiles = jnp.stack(list(_code_tiles(chosen, layout)))
     groups = tiles.reshape(layout.slots, -1, layout.group // layout.slots, len(indices))
     return groups.transpose(3, 1, 0, 2).reshape(len(indices), -1)
@@ -108,19 +108,27 @@ def _at(leaf: jax.Array, index: int, expert: jax.Array | None) -> jax.Array:
 
     Cut straight out of the whole array: an expert cut out first would be copied.
     """
+    stream, value = divmod(index, leaf.shape[-2])
     if expert is None:
-        return leaf[:, :, index]
-    _, blocks, chunks, _, lanes = leaf.shape
-    start = [jnp.asarray(i, expert.dtype) for i in (0, 0, index, 0)]
-    cut = lax.dynamic_slice(leaf, (expert, *start), (1, blocks, chunks, 1, lanes))
+        return leaf[stream, :, :, value]
+    blocks, chunks, _, lanes = leaf.shape[2:]
+    start = [jnp.asarray(i, expert.dtype) for i in (stream, 0, 0, value, 0)]
+    cut = lax.dynamic_slice(leaf, (expert, *start), (1, 1, blocks, chunks, 1, lanes))
     return cut.reshape(blocks, chunks, lanes)
+
+
+def _as_float(values: jax.Array) -> jax.Array:
+    """Return float32; BF16, held as integers, is its upper half."""
+    if values.dtype == jnp.uint16:
+        values = lax.bitcast_convert_type(values.astype(jnp.uint32) << jnp.uint32(16), jnp.float32)
+    return values.astype(jnp.float32)
 
 
 def _decode_floats(packed: Packed, x: jax.Array, at) -> jax.Array:
     """Return partial sums (row blocks, chunks, lanes)."""
     (weights,) = packed.planes
     x = x.reshape(weights.shape[-3], -1, 1)
-    terms = (at(weights, i).astype(jnp.float32) * x[:, i] for i in range(weights.shape[-2]))
+    terms = (_as_float(at(weights, i)) * x[:, i] for i in range(x.shape[1]))
     return functools.reduce(operator.add, terms)
 
 
@@ -187,7 +195,7 @@ def prefill(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> ja
     xs = _by_slot(layout, x.astype(dtype))
 
     def step(_, r):
-        index = r if expert is None else (expert, r)
+        index = (slice(None), r) if expert is None else (expert, slice(None), r)
         block = jax.tree.map(lambda leaf: leaf[index], packed)
         tiles = _code_tiles(block, layout) if layout else _float_tiles(block)
         dots = (
@@ -208,9 +216,14 @@ def _by_slot(layout: Layout | None, x: jax.Array) -> jax.Array:
     return jnp.moveaxis(groups, 2, 1).reshape(x.shape[0], layout.slots, -1)
 
 
+def _along(leaf: jax.Array) -> jax.Array:
+    """Return a block (streams, chunks, values, lanes) as (values of a row, lanes)."""
+    return jnp.moveaxis(leaf, 0, 1).reshape(-1, leaf.shape[-1])
+
+
 def _float_tiles(block: Packed) -> Iterator[jax.Array]:
-    """Yield the weights of a row block as (in, lanes)."""
-    yield block.planes[0].reshape(block.shape[1], -1)
+    """Yield the weights of a row block as (in, lanes) float32."""
+    yield _as_float(_along(block.planes[0]))
 
 
 def _code_tiles(block: Packed, layout: Layout) -> Iterator[jax.Array]:
@@ -219,13 +232,18 @@ def _code_tiles(block: Packed, layout: Layout) -> Iterator[jax.Array]:
     Putting the slots together first would write the tile twice; the sum of their dots is free.
     """
     groups = block.shape[1] // layout.group
-    planes = [plane.reshape(groups, -1, plane.shape[-1]) for plane in block.planes]
+    planes = [_by_group(plane, groups) for plane in block.planes]
     scale = _per_group(block.scale, block.sub, groups)
     floor = _per_group(block.floor, block.subfloor, groups)
     for slot in range(layout.slots):
         values = _slot_codes(planes, layout, slot) - layout.offset
         weights = values * scale if floor is None else values * scale + floor
         yield weights.reshape(-1, weights.shape[-1])
+
+
+def _by_group(leaf: jax.Array, groups: int) -> jax.Array:
+    """Return (groups, values of a group, lanes)."""
+    return _along(leaf).reshape(groups, -1, leaf.shape[-1])
 
 
 def _slot_codes(planes, layout: Layout, slot: int) -> jax.Array:
@@ -245,6 +263,6 @@ def _per_group(scale, sub, groups: int) -> Any:
     """Return scale·sub (groups, 1, lanes), or None."""
     if scale is None:
         return None
-    scale = scale.reshape(-1, 1, scale.shape[-1]).astype(jnp.float32)
+    scale = _along(scale)[:, None].astype(jnp.float32)
     scale = jnp.repeat(scale, groups // len(scale), axis=0)
-    return scale if sub is None else scale * sub.reshape(scale.shape).astype(jnp.float32)
+    return scale if sub is None else scale * _along(sub)[:, None].astype(jnp.float32)

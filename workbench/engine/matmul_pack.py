@@ -1,8 +1,10 @@
 """Weights repacked once at load: rows side by side in vector lanes, codes as bit planes, scales apart.
 
 A GGUF row stores one output's weights one after the other, so a vector register would hold weights
-that must be summed. Here a register holds the same weight of many rows: no sum across lanes, and
-one broadcast activation serves them all. Codes of 5 and 6 bits are split into planes of 4 and 1 or 2
+that must be summed. Here a register holds the same weight of 16 rows: no sum across lanes, and one
+broadcast activation serves them all. What a kernel's expression reads lies in several streams, far
+apart: a core's prefetchers follow many sequences at once, but each only so fast (one stream gives
+9 GB/s a core where eight give 15). Codes of 5 and 6 bits are split into planes of 4 and 1 or 2
 bits, because a byte that holds whole slots is taken apart with masks alone (see matmul.py).
 Formats whose values come from a table (IQ4, MXFP4) take a byte a weight, Q2_K and Q3_K a byte for
 each 4-bit scale; all others take what the file takes, and at most 6 % more.
@@ -12,6 +14,7 @@ import dataclasses
 import functools
 import itertools
 import math
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import jax
@@ -21,9 +24,10 @@ import numpy as np
 from workbench.engine import codecs_bits
 from workbench.errors import SpecError
 
-#: Rows side by side, widest first: wide tiles feed the matrix unit, few padded rows cost little.
-LANES = (256, 128, 64, 32, 16)
-_ROWS_AT_ONCE = 4096  # what unpacking to one byte a weight may hold beside the result
+#: Rows side by side: a 512-bit register of float32.
+LANES = 16
+_STREAMS = 8
+_ROWS_AT_ONCE = 2048  # what unpacking to one byte a weight may hold beside the result
 
 
 class Layout(NamedTuple):
@@ -53,6 +57,8 @@ def _layout(bits: codecs_bits.Layout) -> Layout:
 LAYOUTS = {name: _layout(bits) for name, bits in codecs_bits.LAYOUTS.items()}
 #: Stored as they are: nothing to take apart.
 FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
+#: BF16 is held as integers: XLA's CPU code rounds what it computes from bfloat16, at great cost.
+_HELD = {"BF16": np.uint16}
 
 
 @functools.partial(
@@ -62,12 +68,13 @@ FLOATS = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}
 )
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """A weight matrix (out, in) in the layout of the kernels: R blocks of `lanes` rows.
+    """A weight matrix (out, in) in the layout of the kernels: R blocks of 16 rows.
 
-    Every array is (R, chunks, values, lanes), a chunk being what `chunk` says of a row. `planes`
-    are uint8, one array a plane (int8 for 8 bits), or one array of floats; `scale` and `floor` are
-    float16 (float32 for MXFP4), `sub` and `subfloor` 8-bit integers; what a type lacks is None. Experts add an axis in
-    front of each array, and their `shape` is that of one expert.
+    Every array is (streams, R, chunks, values, lanes): value i of a chunk, which is what `chunk`
+    says of a row, is value i mod values of stream i div values. `planes` are uint8, one array a plane
+    (int8 for 8 bits), or one array of floats (BF16 as uint16); `scale` and `floor` are float16
+    (float32 for MXFP4), `sub` and `subfloor` 8-bit integers; what a type lacks is None. Experts add
+    an axis in front of each array, and their `shape` is that of one expert.
     """
 
     planes: tuple[jax.Array, ...]
@@ -100,43 +107,77 @@ def pack(tensor_type: str, raw: np.ndarray | bytes, shape: tuple[int, ...]) -> P
     Raises:
         SpecError: a type without a kernel, or bytes and blocks that contradict the shape.
     """
-    rows = _rows(tensor_type, raw, shape)
-    if len(shape) == 2:
-        return jax.tree.map(jax.numpy.asarray, _pack_matrix(tensor_type, rows, shape))
-    experts = [_pack_matrix(tensor_type, part, shape[1:]) for part in np.split(rows, shape[0])]
-    return jax.tree.map(lambda *leaves: jax.numpy.asarray(np.stack(leaves)), *experts)
+    return pack_parts(tensor_type, [raw], shape)
 
 
-def _pack_matrix(tensor_type: str, rows: np.ndarray, shape: tuple[int, int]) -> Packed:
-    """Return `rows` (out, bytes of a row) packed into NumPy arrays, a few thousand rows at a time."""
-    lanes = _lanes(shape[0])
+def pack_parts(tensor_type: str, parts: Iterable, shape: tuple[int, ...]) -> Packed:
+    """Return the same of a tensor whose bytes come in parts of whole matrices, as layers do.
+
+    Each is packed into its place, so that nothing is held twice.
+    """
     arrays: list[np.ndarray | None] = []
-    for start in range(0, shape[0], _ROWS_AT_ONCE):
-        fields = _fields(tensor_type, rows[start : start + _ROWS_AT_ONCE], shape[1])
-        arrays = arrays or [_empty(field, shape[0], lanes) for field in fields]
+    for matrix, start, rows in _pieces(tensor_type, parts, shape):
+        fields = _fields(tensor_type, rows, shape[-1])
+        arrays = arrays or [
+            _empty(field, shape, i < len(fields) - 4) for i, field in enumerate(fields)
+        ]
         for array, field in zip(arrays, fields, strict=True):
             if array is not None:
-                part = _into_lanes(field, lanes)
-                array[start // lanes : start // lanes + len(part)] = part
-    *planes, scale, sub, floor, subfloor = arrays
-    return Packed(tuple(planes), scale, sub, floor, subfloor, tensor_type, tuple(shape))
+                _put(array[matrix], start // LANES, field)
+    if len(shape) == 2:
+        arrays = [None if array is None else array[0] for array in arrays]
+    *planes, scale, sub, floor, subfloor = (_as_jax(array) for array in arrays)
+    return Packed(tuple(planes), scale, sub, floor, subfloor, tensor_type, tuple(shape[-2:]))
 
 
-def _lanes(outputs: int) -> int:
-    """Return the widest block that adds at most 2 % of empty rows."""
-    fits = (lanes for lanes in LANES if -outputs % lanes <= 0.02 * outputs)
-    return next(fits, LANES[-1])
+def _pieces(tensor_type: str, parts: Iterable, shape) -> Iterator[tuple[int, int, np.ndarray]]:
+    """Yield (matrix, first row, rows (n, bytes of a row)) of all parts, a few thousand rows at a time."""
+    matrix, count = 0, math.prod(shape[:-2])
+    for raw in parts:
+        matrices = _matrices(tensor_type, raw, shape)
+        for rows in matrices:
+            for start in range(0, shape[-2], _ROWS_AT_ONCE):
+                yield matrix, start, rows[start : start + _ROWS_AT_ONCE]
+            matrix += 1
+    if matrix != count:
+        raise SpecError(f"{tensor_type} {tuple(shape)}: {matrix} matrices given, of {count}")
 
 
-def _empty(field: np.ndarray | None, outputs: int, lanes: int) -> np.ndarray | None:
-    """Return zeros (row blocks, ..., lanes) to take the `field` of all rows."""
+def _empty(field: np.ndarray | None, shape: tuple[int, ...], streamed: bool) -> np.ndarray | None:
+    """Return zeros (matrices, streams, R, chunks, values, lanes) to take the `field` of all rows."""
     if field is None:
         return None
-    return np.zeros((-(-outputs // lanes), *field.shape[1:], lanes), field.dtype)
+    _, chunks, values = field.shape
+    streams = math.gcd(values, _STREAMS) if streamed else 1
+    blocks = -(-shape[-2] // LANES)
+    full = (math.prod(shape[:-2]), streams, blocks, chunks, values // streams, LANES)
+    return _aligned(full, field.dtype)
 
 
-def _rows(tensor_type: str, raw, shape: tuple[int, ...]) -> np.ndarray:
-    """Return the file's bytes as (rows, bytes of a row), or refuse."""
+def _aligned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """Return zeros that begin at a cache line, which JAX takes over without a copy."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    whole = np.zeros(nbytes + 64, np.uint8)
+    first = -whole.ctypes.data % 64
+    return whole[first : first + nbytes].view(dtype).reshape(shape)
+
+
+def _as_jax(array: np.ndarray | None) -> jax.Array | None:
+    return None if array is None else jax.device_put(array, may_alias=True)
+
+
+def _put(array: np.ndarray, block: int, field: np.ndarray) -> None:
+    """Write `field` (rows, chunks, values) into (streams, R, chunks, values, lanes) from `block` on."""
+    streams, _, chunks, values, lanes = array.shape
+    missing = -len(field) % lanes
+    if missing:
+        field = np.concatenate([field, np.zeros((missing, *field.shape[1:]), field.dtype)])
+    part = field.reshape(-1, lanes, chunks, streams, values)
+    array[:, block : block + len(part)] = part.transpose(3, 0, 2, 4, 1)
+
+
+def _matrices(tensor_type: str, raw, shape: tuple[int, ...]) -> np.ndarray:
+    """Return the bytes of a part as (matrices, out, bytes of a row), or refuse."""
     if tensor_type not in LAYOUTS and tensor_type not in FLOATS:
         known, name = ", ".join([*FLOATS, *LAYOUTS]), str(tensor_type)[:40]
         raise SpecError(f"tensor type {name!r} has no matmul kernel; these have: {known}")
@@ -149,19 +190,20 @@ def _rows(tensor_type: str, raw, shape: tuple[int, ...]) -> np.ndarray:
     data = (
         np.frombuffer(raw, np.uint8) if isinstance(raw, bytes) else raw.reshape(-1).view(np.uint8)
     )
-    expected = math.prod(shape) // block * size
-    if data.size != expected:
+    matrix = shape[-2] * (shape[-1] // block) * size
+    if data.size == 0 or data.size % matrix or data.size // matrix > math.prod(shape[:-2]):
+        expected = math.prod(shape[:-2]) * matrix
         raise SpecError(
-            f"{tensor_type} {shape}: {data.size} bytes given, {expected} make the tensor"
+            f"{tensor_type} {tuple(shape)}: {data.size} bytes given, {expected} make the tensor"
         )
-    return data.reshape(math.prod(shape[:-1]), -1)
+    return data.reshape(-1, shape[-2], matrix // shape[-2])
 
 
 def _fields(tensor_type: str, rows: np.ndarray, inputs: int) -> list[np.ndarray | None]:
     """Return planes, scale, sub, floor, subfloor, each (rows, ..., values along the row)."""
     size = chunk(inputs)
     if tensor_type in FLOATS:
-        weights = rows.view(FLOATS[tensor_type])
+        weights = rows.view(np.dtype(_HELD.get(tensor_type, FLOATS[tensor_type])))
         return [weights.reshape(len(rows), -1, size), None, None, None, None]
     layout, table = LAYOUTS[tensor_type], codecs_bits.LAYOUTS[tensor_type].values
     fields = _read(tensor_type, rows.reshape(len(rows), -1, layout.nbytes))
@@ -195,11 +237,3 @@ def _plane(codes: np.ndarray, bits: int) -> np.ndarray:
     slots = (codes & (2**bits - 1)).reshape(*codes.shape[:-1], 8 // bits, -1)
     shifts = np.arange(0, 8, bits, dtype=np.uint8)[:, None]
     return np.bitwise_or.reduce(slots << shifts, axis=-2)
-
-
-def _into_lanes(field: np.ndarray, lanes: int) -> np.ndarray:
-    """Return (rows, ...) as (row blocks, ..., lanes), the last block filled up with zeros."""
-    missing = -len(field) % lanes
-    if missing:
-        field = np.concatenate([field, np.zeros((missing, *field.shape[1:]), field.dtype)])
-    return np.moveaxis(field.reshape(-1, lanes, *field.shape[1:]), 1, -1)

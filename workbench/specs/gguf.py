@@ -58,7 +58,7 @@ def load_model(path: str | Path) -> Model:
         FileError: not readable as GGUF, no language model, or the KV cache cannot be known from it.
     """
     header = read_header(path)
-    fields = _Fields(header)
+    fields = Fields(header)
     if fields.arch in data.document("gguf.json")["not_decoders"]:
         raise FileError(
             f"{header.path.name}: {fields.arch} is no text decoder; give the language model"
@@ -68,7 +68,7 @@ def load_model(path: str | Path) -> Model:
     routed = _layers_with(r"ffn_down(_exps|\.\d)", header.names)
     params, stored = _totals(header, layers - mtp)
     kinds = dict(zip(header.names, header.shapes, strict=True))
-    heads, kv_heads = fields.per_layer("attention.head_count", layers), _kv_heads(fields, layers)
+    heads, kv_heads = fields.per_layer("attention.head_count", layers), kv_heads_of(fields, layers)
     return Model(
         name=str(header.metadata.get("general.name") or header.path.stem)[:120],
         arch=fields.arch,
@@ -77,7 +77,7 @@ def load_model(path: str | Path) -> Model:
         hidden=float(fields.whole("embedding_length")),
         heads=float(max(heads)),
         kv_heads=float(max(kv_heads)),
-        head_dim=float(_head_dim(fields, max(heads))),
+        head_dim=float(head_dim_of(fields, max(heads))),
         ffn=float(max(fields.per_layer("feed_forward_length", layers, 0))),
         vocab=float(_vocab(fields, kinds)),
         experts=float(fields.whole("expert_count", 0, low=0)),
@@ -92,7 +92,7 @@ def load_model(path: str | Path) -> Model:
     )
 
 
-class _Fields:
+class Fields:
     """The metadata of one architecture; every value is checked when read."""
 
     def __init__(self, header: GgufHeader):
@@ -169,19 +169,19 @@ def _layers_with(pattern: str | re.Pattern, names: Iterable[str]) -> set[int]:
     return {int(match[1]) for match in split if re.match(pattern, match[2])}
 
 
-def _kv_heads(fields: _Fields, layers: int) -> list[int]:
+def kv_heads_of(fields: Fields, layers: int) -> list[int]:
     default = fields.get("attention.head_count")
     return fields.per_layer("attention.head_count_kv", layers, default)
 
 
-def _head_dim(fields: _Fields, heads: int) -> int:
+def head_dim_of(fields: Fields, heads: int) -> int:
     if not heads:
         return 0
     hidden = fields.whole("embedding_length")
     return fields.whole("attention.key_length", hidden // heads, low=0)
 
 
-def _vocab(fields: _Fields, shapes: dict) -> int:
+def _vocab(fields: Fields, shapes: dict) -> int:
     if "token_embd.weight" not in shapes:
         raise FileError(
             f"{fields.file}: tensor token_embd.weight is missing; give a language model"
@@ -190,14 +190,14 @@ def _vocab(fields: _Fields, shapes: dict) -> int:
 
 
 def _cache(
-    fields: _Fields, shapes: dict, heads: list[int], kv_heads: list[int], layers: int
+    fields: Fields, shapes: dict, heads: list[int], kv_heads: list[int], layers: int
 ) -> dict[str, float]:
     """Return the Model's fields about cache, windows, recurrent state and attention FLOPs."""
     names = ("kv_elements", "window_elements", "attention_flops", "window_flops")
     total = dict.fromkeys(names, 0.0)
     recurrent = _recurrent_layers(shapes)
     sharing = layers - fields.whole("attention.shared_kv_layers", 0, low=0, high=layers)
-    window, slides = _windows(fields, layers)
+    window, slides = windows_of(fields, layers)
     for i in range(layers):
         if i in recurrent:
             continue
@@ -214,7 +214,7 @@ def _cache(
     return {**total, "window": float(window), "recurrent_elements": state}
 
 
-def _layer(fields: _Fields, shapes: dict, i: int, heads: int, kv_heads: int) -> _Layer:
+def _layer(fields: Fields, shapes: dict, i: int, heads: int, kv_heads: int) -> _Layer:
     """Return the cache and FLOPs of layer `i`: QK and PV take 2 FLOPs an element of every head."""
     latent = shapes.get(f"blk.{i}.attn_kv_a_mqa.weight")
     if latent:
@@ -228,7 +228,7 @@ def _layer(fields: _Fields, shapes: dict, i: int, heads: int, kv_heads: int) -> 
 
 
 def _key_value_rows(
-    fields: _Fields, shapes: dict, names: list[str], heads: int, kv_heads: int
+    fields: Fields, shapes: dict, names: list[str], heads: int, kv_heads: int
 ) -> tuple[int, int]:
     """Return the lengths of K and V of one token: rows of attn_k, attn_v, or metadata if fused."""
     key, value = shapes.get(names[0]), shapes.get(names[1])
@@ -240,11 +240,11 @@ def _key_value_rows(
             f"{names[2]!r}; "
             "the KV cache's size cannot be known"
         )
-    head_dim = _head_dim(fields, heads)
+    head_dim = head_dim_of(fields, heads)
     return kv_heads * head_dim, kv_heads * fields.whole("attention.value_length", head_dim)
 
 
-def _windows(fields: _Fields, layers: int) -> tuple[int, list[bool]]:
+def windows_of(fields: Fields, layers: int) -> tuple[int, list[bool]]:
     """Return the window in tokens and which layers have it; 0 and none if unsaid."""
     fixed = data.document("gguf.json")["window"].get(fields.arch, 0)
     window = fields.whole("attention.sliding_window", fixed, low=0, high=10**10)
@@ -258,7 +258,7 @@ def _windows(fields: _Fields, layers: int) -> tuple[int, list[bool]]:
     return window, [(i + 1) % every != 0 for i in range(layers)]
 
 
-def _state(fields: _Fields) -> int:
+def _state(fields: Fields) -> int:
     """Return the elements of one recurrent layer's state: convolution tail and state matrix.
 
     Source: llama.cpp src/llama-hparams.cpp, n_embd_r and n_embd_s.

@@ -52,11 +52,20 @@ def read_header(path: str | Path) -> GgufHeader:
     Raises:
         FileError: missing, not GGUF, truncated, or a field against the format; with its byte.
     """
-    path = Path(path)
-    parts = _part_paths(path)
-    headers = [_read_part(part) for part in parts]
-    _check_split(path, headers)
+    headers = read_parts(path)
     return headers[0] if len(headers) == 1 else _merge(headers)
+
+
+def read_parts(path: str | Path) -> list[GgufHeader]:
+    """Read the header of each part of the GGUF file at `path`, most have one.
+
+    Raises:
+        FileError: as `read_header`.
+    """
+    path = Path(path)
+    headers = [_read_part(part) for part in _part_paths(path)]
+    _check_split(path, headers)
+    return headers
 
 
 def _part_paths(path: Path) -> list[Path]:
