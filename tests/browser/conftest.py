@@ -23,13 +23,16 @@ FLAGS = [
 
 @pytest.fixture(scope="session")
 def browser():
-    """Chromium, headless; without it the tests are skipped, except in CI, where they fail."""
+    """Chromium, headless; without it the tests are skipped, except in CI, where they fail.
+
+    All pages share one profile, so that JupyterLab's own files are read once.
+    """
     if not Path(CHROMIUM).exists():
         stop = pytest.fail if os.environ.get("CI") else pytest.skip
         stop(f"no Chromium at {CHROMIUM}: apt install chromium, or set CHROMIUM=/path/to/it")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield chromium
+        yield chromium.new_context(viewport={"width": jupyter.WIDTH, "height": 1100})
         chromium.close()
 
 
@@ -49,7 +52,7 @@ def open_notebook(browser, lab):
     pages, errors = [], []
 
     def open_(name, theme="light"):
-        page = browser.new_page(viewport={"width": 1400, "height": 1100})
+        page = browser.new_page()
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.on("console", lambda line: errors.append(line.text) if line.type == "error" else None)
         pages.append(page)

@@ -17,6 +17,7 @@ from playwright.sync_api import Page
 
 NOTEBOOKS = Path(__file__).parents[2] / "notebooks"
 SCREENSHOTS = Path(__file__).parent / "screenshots"
+WIDTH = 1400  # px of the window
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 # The news prompt of a first start would cover the page.
@@ -34,6 +35,17 @@ _ERROR_OUTPUTS = """() => Array.from(jupyterapp.shell.currentWidget.content.mode
     .flatMap(cell => cell.type === 'code' ? cell.outputs.toJSON() : [])
     .filter(output => output.output_type === 'error')
     .map(output => output.ename + ': ' + output.evalue)"""
+
+_TO_TOP = "() => { document.querySelector('.jp-WindowedPanel-outer').scrollTop = 0; }"
+_NEEDED_HEIGHT = """() => { const cells = document.querySelectorAll('.jp-Notebook .jp-Cell');
+    return Math.ceil(cells[cells.length - 1].getBoundingClientRect().bottom) + 50; }"""
+_SETTLED = """quiet => new Promise(done => {
+    let last = performance.now();
+    const changes = {subtree: true, childList: true, attributes: true, characterData: true};
+    const watch = new MutationObserver(() => { last = performance.now(); });
+    watch.observe(document.querySelector('.jp-Notebook'), changes);
+    const poll = setInterval(() => { if (performance.now() - last > quiet) {
+        clearInterval(poll); watch.disconnect(); done(); } }, 50); })"""
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,14 @@ def serve(home: Path) -> Iterator[Lab]:
         process.wait(20)
 
 
+def open_page(page: Page, url: str, theme: str) -> None:
+    """Load the notebook at `url` in the "light" or "dark" `theme` and wait for its kernel."""
+    page.goto(url)
+    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
+    page.wait_for_function(_KERNEL_IS_IDLE, timeout=60_000)
+    set_theme(page, theme)
+
+
 def run_all(page: Page, timeout: float = 120) -> None:
     """Run every cell as the Run menu does, within `timeout` s; fail on any error output."""
     page.evaluate("() => jupyterapp.commands.execute('notebook:run-all-cells')")
@@ -75,15 +95,28 @@ def run_all(page: Page, timeout: float = 120) -> None:
     assert not errors, errors
 
 
-def open_page(page: Page, url: str, theme: str) -> None:
-    """Load the notebook at `url` in the "light" or "dark" `theme` and wait for its kernel."""
-    page.goto(url)
-    page.wait_for_selector(".jp-Notebook .jp-Cell", timeout=60_000)
-    page.wait_for_function(_KERNEL_IS_IDLE, timeout=60_000)
+def set_theme(page: Page, theme: str) -> None:
+    """Turn the page to the "light" or "dark" `theme`, as the Settings menu does."""
     change = "theme => jupyterapp.commands.execute('apputils:change-theme', {theme})"
     page.evaluate(change, THEMES[theme])
     shown = f"body[data-jp-theme-name='{THEMES[theme]}']"
     page.wait_for_selector(shown, state="attached", timeout=20_000)
+
+
+def show_all(page: Page) -> None:
+    """Make the window as high as the notebook: JupyterLab draws only cells that are in view."""
+    for _ in range(5):  # heights of cells not yet drawn are guessed
+        page.evaluate(_TO_TOP)
+        settle(page)
+        needed = page.evaluate(_NEEDED_HEIGHT)
+        if page.viewport_size["height"] == needed:
+            return
+        page.set_viewport_size({"width": WIDTH, "height": needed})
+
+
+def settle(page: Page, quiet_ms: int = 700) -> None:
+    """Wait until the notebook has not changed for longer than a panel's pause for its details."""
+    page.evaluate(_SETTLED, quiet_ms)
 
 
 def close_page(page: Page) -> None:

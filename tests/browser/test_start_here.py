@@ -1,12 +1,14 @@
-"""The start notebook as a reader meets it: both themes, keyboard only, nothing clipped, no wait."""
+"""The start notebook as a reader meets it: keyboard only, no wait, all there after a reload."""
 
+import os
 import statistics
 
 import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.lab import NOTEBOOKS, screenshot
+from tests.browser.lab import NOTEBOOKS, settle
+from tests.browser.look import shapes, wait_for_other_shapes
 
 pytestmark = pytest.mark.browser
 
@@ -16,23 +18,6 @@ BARE_CELL = """import ipywidgets as widgets
 bare, answer = widgets.IntSlider(max=1000), widgets.HTML('<span id="bare">0</span>')
 bare.observe(lambda c: setattr(answer, "value", f'<span id="bare">{c.new}</span>'), "value")
 widgets.VBox([bare, answer])"""
-SHAPES = """panel => Array.from(document.querySelector(panel)
-    .querySelectorAll('.scatterlayer path.js-line, .barlayer path'))
-    .map(path => path.getAttribute('d')).join()"""
-CLIPPED = """panel => Array.from(document.querySelector(panel)
-    .querySelectorAll('.widget-label, select, button, .wb-tile, .wb-table, .wb-command'))
-    .filter(e => e.offsetParent && e.scrollWidth > e.clientWidth + 1)
-    .map(e => `${e.className}: ${e.innerText} ${e.scrollWidth} > ${e.clientWidth}`)"""
-WIDER_THAN_CELL = """() => Array.from(document.querySelectorAll('.jp-OutputArea-output'))
-    .filter(e => e.scrollWidth > e.clientWidth + 1)
-    .map(e => `${e.innerText.slice(0, 60)} ${e.scrollWidth} > ${e.clientWidth}`)"""
-OVERLAPS = """panel => {
-    const texts = Array.from(document.querySelector(panel).querySelectorAll('.main-svg text'))
-        .filter(e => e.textContent.trim()).map(e => [e.textContent, e.getBoundingClientRect()]);
-    const meet = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1
-        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 3;
-    return texts.flatMap(([s, a], i) => texts.slice(i + 1)
-        .filter(([_, b]) => meet(a, b)).map(([t, _]) => `${s} | ${t}`)); }"""
 #: From a key press to the frame in which the first change of `target` is seen.
 STOPWATCH = """target => { window.took = new Promise(done => {
     let start;
@@ -44,45 +29,44 @@ STOPWATCH = """target => { window.took = new Promise(done => {
         {subtree: true, childList: true, attributes: true, characterData: true}); }) }"""
 
 
-@pytest.fixture(scope="module")
-def notebook(tmp_path_factory):
-    """The start notebook with a bare slider at its end, to compare with."""
+@pytest.fixture
+def page(open_notebook, tmp_path):
+    """The first cells of the start notebook, up to its panel, and a bare slider to compare with."""
     content = nbformat.read(NOTEBOOKS / "00-start-here.ipynb", as_version=4)
-    content.cells.append(nbformat.v4.new_code_cell(BARE_CELL))
-    path = tmp_path_factory.mktemp("start") / "start.ipynb"
-    nbformat.write(content, path)
-    return path
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_start_here(open_notebook, notebook, theme):
-    page = open_notebook(notebook, theme)
-    page.set_viewport_size({"width": 1400, "height": 1700})
+    last = next(i for i, cell in enumerate(content.cells) if cell.id == "panel")
+    content.cells[last + 1 :] = [nbformat.v4.new_code_cell(BARE_CELL)]
+    nbformat.write(content, tmp_path / "start.ipynb")
+    page = open_notebook(tmp_path / "start.ipynb")
     page.wait_for_selector(f"{PANEL} .barlayer path", timeout=60_000)
+    return page
+
+
+def test_keyboard_speed_and_reload(page):
+    [before] = shapes(page)
+    said = page.locator(f"{PANEL} [role=status]")
+    spoken = said.inner_text()
     context = page.locator(PANEL).get_by_role("slider").first
-    context.scroll_into_view_if_needed()
-    shapes, said = page.evaluate(SHAPES, PANEL), page.locator(f"{PANEL} [role=status]").inner_text()
     context.focus()
     for _ in range(8):
         page.keyboard.press("ArrowRight")
-    page.wait_for_function(f"([old, panel]) => ({SHAPES})(panel) !== old", arg=[shapes, PANEL])
+    wait_for_other_shapes(page, 0, before)
     box = page.get_by_label("context [token]").and_(page.locator("input"))
     expect(box).to_have_value("16384")
-    page.wait_for_timeout(1500)  # the fixes follow after a pause
-    assert page.locator(f"{PANEL} [role=status]").inner_text() != said
-    assert screenshot(page, f"start-here-{theme}").stat().st_size > 50_000
-    assert page.evaluate(CLIPPED, PANEL) == []
-    assert page.evaluate(OVERLAPS, PANEL) == []
-    assert page.evaluate(WIDER_THAN_CELL) == []
-    if theme == "light":
-        print_redraw(page)
+    expect(said).not_to_have_text(spoken)
+    print_redraw(page)
+    settle(page)
+    [last] = shapes(page)
+    page.evaluate("() => jupyterapp.commands.execute('docmanager:save')")
+    page.reload()
+    page.wait_for_selector(f"{PANEL} .barlayer path", timeout=60_000)
+    settle(page)
+    assert shapes(page) == [last]  # the notebook has its outputs, the kernel the figure
 
 
 def print_redraw(page, rounds=4):
     """Print the time of a redraw beside a bare label's round trip, in alternating rounds of one run.
 
-    Issue 2 asks for three times at most; an idle two-core machine shows 3.5 to 4.4, so this is a figure to bring
-    down, not yet a line to hold.
+    Issue 2 asks for three times at most. The redraw needs both cores, so that it suffers more from whatever else runs.
     """
     targets = {BARE: ":has(> #bare)", PANEL: f"{PANEL} .barlayer"}
     took = {output: [] for output in targets}
@@ -92,14 +76,15 @@ def print_redraw(page, rounds=4):
     bare, panel = (statistics.quantiles(times, n=4) for times in took.values())
     pairs = zip(panel, bare, strict=True)
     print("quartiles in ms:", *(f"redraw {p:.0f} / bare {b:.0f} = {p / b:.2f}," for p, b in pairs))
+    print("load of the machine:", *os.getloadavg())
 
 
-def moves_ms(page, output, target, moves=6):
+def moves_ms(page, output, target, moves=7):
     """Return the time of each of some moves in a row, the way a reader drags; the first warms up.
 
     They are closer together than the pause after which the panel works out its fixes.
     """
-    page.wait_for_timeout(800)
+    settle(page)
     page.locator(output).get_by_role("slider").first.focus()
     took = []
     for i in range(moves):
