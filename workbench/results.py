@@ -25,7 +25,7 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "flops": ("FLOP", "floating-point operations per decode step"),
     "arithmetic_intensity": ("FLOP/byte", "arithmetic intensity"),
     "fits": ("1", "fits in memory"),
-    "max_context": ("token", "longest context that fits"),
+    "max_context": ("token", "longest usable context"),
     "lower": ("token/s", "lower end of the 80 % interval of decode speed"),
     "upper": ("token/s", "upper end of the 80 % interval of decode speed"),
     "prefill_lower": ("token/s", "lower end of the 80 % interval of prefill speed"),
@@ -167,6 +167,9 @@ VARIABLES: dict[str, tuple[str, str]] = {
     "gather_s": ("s", "time to gather"),
     "walk_s": ("s", "time of page walks"),
     "table_s": ("s", "time to read the block table"),
+    "dram_tok_s": ("token/s", "decode speed at the bandwidth that the DRAM allows"),
+    "dram_bound_tok_s": ("token/s", "decode speed if DRAM were all there is"),
+    "calibrated_share": ("1", "share of the bandwidth as calibrated"),
     "padding_bytes": ("byte", "padding between tensors"),
 }
 
@@ -254,6 +257,7 @@ COORDS: dict[str, tuple[str, str]] = {
     "bandwidth": ("byte/s", "bandwidth"),
     "line": ("byte", "size of a line"),
     "block": ("token", "tokens of a KV block"),
+    "arrangement": ("1", "how the KV cache lies in memory"),
     "tile_rows": ("1", "rows of a tile"),
     "tile_columns": ("1", "columns of a tile"),
 }

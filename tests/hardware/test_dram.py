@@ -90,8 +90,9 @@ def test_refresh_takes_its_share():
 
 def test_reads_that_go_on_find_their_row_open():
     """A row of 2 KiB holds 32 reads of 64 bytes: all but the first of each hit."""
-    ds = dram.simulate(granule=64, queue_depth=8, locality=[0.0, 0.5, 1.0])
-    assert ds.row_hit.values == pytest.approx([0.0, 0.5, 31 / 32], abs=0.03)
+    for locality, expected in ((0.0, 0.0), (0.5, 0.5), (1.0, 31 / 32)):
+        ds = dram.simulate(granule=64, queue_depth=8, locality=locality)
+        assert ds.row_hit == pytest.approx(expected, abs=0.03)
 
 
 def test_a_stream_in_one_bank_group_at_a_time_is_held_by_it():
@@ -102,9 +103,7 @@ def test_a_stream_in_one_bank_group_at_a_time_is_held_by_it():
 
 
 def test_a_seed_fixes_the_result():
-    first, again, other = (
-        dram.simulate(queue_depth=4, seed=s, requests=256).bus_share for s in (1, 1, 2)
-    )
+    first, again, other = (dram.simulate(queue_depth=4, seed=s).bus_share for s in (1, 1, 2))
     assert first == again != other
 
 
@@ -133,6 +132,12 @@ def test_overfetch_is_what_counting_every_start_gives(length, large, small):
     starts = range(0, granule, step)
     counted = np.mean([(-(-(s + length) // granule)) * granule for s in starts])
     assert dram.overfetch(length, granule, step).moved_bytes == pytest.approx(counted)
+
+
+def test_overfetch_over_two_dimensions():
+    ds = dram.overfetch([64, 256], 256, [1, 256])
+    assert ds.overfetch.sizes == {"length": 2, "alignment": 2}
+    assert ds.overfetch.sel(length=256, alignment=256) == 1
 
 
 def test_bytes_in_flight_of_m08():
@@ -175,10 +180,14 @@ def test_the_knee_is_between_70_and_90_per_cent(idle, service):
 
 
 def test_the_simulated_channel_has_its_knee_there_too():
-    """Reads of 64 bytes under way in LPDDR5: bandwidth over latency is largest at 70 to 90 % of the peak."""
+    """Reads of 64 bytes under way, 97 ns alone as on an Apple M1 (datasets/tlb.csv), about half of it in the DRAM."""
     ds = dram.simulate(
-        granule=64, queue_depth=[1, 2, 4, 6, 8, 10, 12, 14, 16, 20, 24, 32, 48, 64], mode="flight"
+        granule=64,
+        queue_depth=[1, 2, 4, 8, 12, 16, 20, 24, 32, 48, 64],
+        mode="flight",
+        travel="49 ns",
     )
+    assert ds.loaded_latency_s[0] == pytest.approx(97e-9, rel=0.02)
     best = int(np.argmax(ds.bus_share.values / ds.loaded_latency_s.values))
     assert 0.7 <= ds.bus_share[best] <= 0.9
 

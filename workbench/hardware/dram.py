@@ -92,12 +92,12 @@ def simulate(
     _one_of("mapping", mapping, dram_stream.MAPPINGS)
     _check_refresh(timing, standard, refresh)
     again, away = share(locality, "locality"), float(nonnegative(travel, "second", "travel"))
-    shape = xr.broadcast(reads, depth, again)
+    shape, rules = xr.broadcast(reads, depth, again), dram_sim.rules(timing, mode, refresh, away)
     _check_work(requests, shape[0].size, float(depth.max()))
 
     def channels(s, q, p):
         cells = tuple(np.ravel(x) for x in np.broadcast_arrays(s, q, p))
-        found = _simulated(timing, cells, mapping, mode, refresh, away, requests, seed)
+        found = _simulated(timing, cells, mapping, rules, requests, seed)
         return tuple(np.reshape(x, np.shape(s)) for x in found)
 
     used, hits = xr.apply_ufunc(channels, *shape, output_core_dims=[(), ()])
@@ -152,12 +152,12 @@ def overfetch(length, granule=256, alignment=1) -> xr.Dataset:
         raise SpecError(
             "alignment: must be at most the granule; a read at its multiples is aligned"
         )
-    moved = _moved(asked, block, step)
+    moved = xr.apply_ufunc(_moved, *xr.broadcast(asked, block, step))
     return results.dataset({"moved_bytes": moved, "overfetch": moved / asked}, mechanism="M11",
                            source="counted over all starts")  # fmt: skip
 
 
-def _moved(length: xr.DataArray, granule: xr.DataArray, step: xr.DataArray) -> xr.DataArray:
+def _moved(length, granule, step):
     """Return bytes moved, averaged over starts at multiples of `step` within a granule.
 
     A read of L bytes reaches ceil((start + L) / A) granules; the sum over starts counts those past each end.
@@ -171,14 +171,14 @@ def _moved(length: xr.DataArray, granule: xr.DataArray, step: xr.DataArray) -> x
     return granule * (whole + (rest > 0) + spilled / starts)
 
 
-def _simulated(timing, cells: tuple, mapping, mode, refresh, away, requests, seed):
+def _simulated(timing, cells: tuple, mapping, rules, requests, seed):
     """Return the share of the peak and the row hits of cells of granule, queue depth and locality."""
     reads, depth, again = cells
-    places = 2 ** math.ceil(math.log2(max(float(depth.max()), 2)))  # few sizes: each compiles anew
+    places = 2 ** math.ceil(math.log2(max(float(depth.max()), 64)))  # few sizes: each compiles anew
     asked = dram_stream.stream(timing, reads, again, mapping, requests + places, seed)
+    waiting = depth.astype(np.int32)
     busy, hits = dram_sim.run(
-        timing, asked.bank, asked.row, asked.bursts, depth.astype(np.int32), away,
-        mode=mode, refresh=refresh, length=requests, places=places,
+        timing, rules, asked.bank, asked.row, asked.bursts, waiting, length=requests, places=places
     )  # fmt: skip
     count, bursts = dram_stream.split(timing, reads, mapping)
     return np.asarray(busy) * reads / (count * bursts * timing.burst_bytes), np.asarray(hits)

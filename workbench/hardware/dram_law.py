@@ -49,7 +49,6 @@ def bound(timing: Timing, granule, depth):
     return _share(timing, granule, h, 1 / jnp.maximum(h.slot, h.bank / busy))
 
 
-@functools.partial(jax.jit, static_argnames=("mode", "refresh"))
 def share(timing: Timing, granule, depth, travel=0.0, *, mode: str, refresh: str):
     """Return the share of the peak that random reads get, 0 to 1.
 
@@ -58,8 +57,15 @@ def share(timing: Timing, granule, depth, travel=0.0, *, mode: str, refresh: str
         granule: bytes of a read.
         depth: places in the queue.
         travel: s that data is under way outside the DRAM.
-        mode, refresh: as for `dram_sim`.
+        mode, refresh: as for `dram_sim`; one bank's refresh hides behind the others.
     """
+    stopped = timing.rfc / timing.refi if refresh == "all-bank" else 0.0
+    return _rooted(timing, granule, depth, travel, mode=mode) * (1.0 - stopped)
+
+
+@functools.partial(jax.jit, static_argnames="mode")
+def _rooted(timing: Timing, granule, depth, travel, *, mode: str):
+    """Return the share of the peak at which the queue holds `depth` reads."""
     h = held(timing, granule)
     stay = (
         functools.partial(_queued, timing, h)
@@ -76,16 +82,11 @@ def share(timing: Timing, granule, depth, travel=0.0, *, mode: str, refresh: str
     most = jnp.minimum(1 / h.slot, jnp.minimum(timing.banks / h.bank, timing.groups / h.group))
     most = most + 0.0 * depth
     rate, _ = jax.lax.fori_loop(0, _HALVINGS, halve, (jnp.zeros_like(most), most))
-    return _share(timing, granule, h, rate) * _refreshing(timing, refresh)
+    return _share(timing, granule, h, rate)
 
 
 def _share(timing: Timing, granule, h: Held, rate):
     return rate * granule / h.pieces * timing.burst / timing.burst_bytes
-
-
-def _refreshing(timing: Timing, refresh: str):
-    """Return the share of the time that no refresh stops the channel; one bank's hides behind the others."""
-    return 1.0 - timing.rfc / timing.refi if refresh == "all-bank" else 1.0
 
 
 def _queued(timing: Timing, h: Held, rate, depth):

@@ -6,7 +6,8 @@ as in FR-FCFS. Times are seconds, in float64.
 """
 
 import functools
-from typing import NamedTuple
+import math
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,24 @@ from workbench.hardware.dram_standards import Timing
 MODES = ("queue", "flight")
 #: What a refresh stops: nothing (as published efficiencies have it), the channel, or one bank after another.
 REFRESHES = ("none", "all-bank", "per-bank")
+
+
+class Rules(NamedTuple):
+    """What a mode and a refresh mean to a channel, as numbers: one compiled program for all of them."""
+
+    flight: Any  # a place is free when data is back, not when its row opens
+    travel: Any  # s that data is under way outside the DRAM
+    alone: Any  # a refresh holds one bank, not all
+    pause: Any  # s that it holds
+    interval: Any  # s from one to the next, inf for none
+
+
+def rules(timing: Timing, mode: str, refresh: str, travel: float) -> Rules:
+    """Return the Rules of a mode, a refresh and the s that data is under way outside the DRAM."""
+    alone = refresh == "per-bank"
+    every = timing.refi / timing.banks if alone else timing.refi
+    pause = timing.rfc_bank if alone else timing.rfc
+    return Rules(mode == "flight", travel, alone, pause, math.inf if refresh == "none" else every)
 
 
 class _Queue(NamedTuple):
@@ -58,19 +77,17 @@ class _Sent(NamedTuple):
     read: Array  # s
 
 
-@functools.partial(jax.jit, static_argnames=("mode", "refresh", "length", "places"))
-def run(
-    timing: Timing, bank, row, bursts, depth, travel=0.0, *, mode: str, refresh: str, length: int, places: int
-):  # fmt: skip
+@functools.partial(jax.jit, static_argnames=("length", "places"))
+def run(timing: Timing, rules: Rules, bank, row, bursts, depth, *, length: int, places: int):
     """Send `length` pieces through each of many channels.
 
     Args:
         timing: of a standard.
+        rules: of mode and refresh.
         bank, row: (cell, length + places) where each piece lies, int32.
         bursts: (cell,) of a piece.
         depth: (cell,) places in the queue, int32.
-        travel: s that data is under way outside the DRAM.
-        mode, refresh: of MODES, REFRESHES.
+        length: pieces that each cell sends.
         places: at least the largest depth.
 
     Returns:
@@ -78,37 +95,38 @@ def run(
         without the first quarter.
     """
     simulate = functools.partial(
-        _simulate, timing=timing, travel=travel, mode=mode, refresh=refresh, length=length, places=places
-    )  # fmt: skip
+        _simulate, timing=timing, rules=rules, length=length, places=places
+    )
     return jax.vmap(simulate)(bank, row, bursts, depth)
 
 
-def _simulate(bank, row, bursts, depth, *, timing, travel, mode, refresh, length, places):
+def _simulate(bank, row, bursts, depth, *, timing, rules, length, places):
     warm = length // 4
 
     def step(channel: _Channel, k):
-        channel = _refreshed(timing, refresh, channel)
+        channel = _refreshed(timing, rules, channel)
         sent = _chosen(timing, channel)
-        done = sent.read + (bursts - 1) * timing.ccd + timing.burst + timing.cl + travel
-        left = jnp.where(sent.hit, sent.read, sent.activated) if mode == "queue" else done
+        done = sent.read + (bursts - 1) * timing.ccd + timing.burst + timing.cl
+        opened = jnp.where(sent.hit, sent.read, sent.activated)
+        left = jnp.where(rules.flight, done + rules.travel, opened)
         channel = _booked(timing, _counted(channel, sent, k, warm), sent, bursts)
         at = k + depth
         return _refilled(timing, channel, sent.place, at, bank[at], row[at], left), None
 
-    channel = _start(timing, bank[:places], row[:places], depth, refresh)
+    channel = _start(timing, rules, bank[:places], row[:places], depth)
     channel, _ = lax.scan(step, channel, jnp.arange(length, dtype=jnp.int32))
     busy = (length - warm) * bursts * timing.burst
     return busy / (channel.bus - channel.started), channel.hits / (length - warm)
 
 
-def _start(timing: Timing, bank, row, depth, refresh: str) -> _Channel:
+def _start(timing: Timing, rules: Rules, bank, row, depth) -> _Channel:
     place = jnp.arange(bank.size, dtype=jnp.int32)
     may, closed = jnp.where(place < depth, 0.0, jnp.inf), jnp.zeros(bank.size, bool)
     queue = _Queue(bank, row, place * bank.size + place, may, may, closed)
     zero, none = jnp.float64(0.0), jnp.int32(0)
     return _Channel(
         queue, jnp.zeros(timing.banks), jnp.full(timing.banks, -1, jnp.int32),
-        jnp.zeros(timing.groups), jnp.full(4, -timing.faw), zero, timing.refi * _part(timing, refresh),
+        jnp.zeros(timing.groups), jnp.full(4, -timing.faw), zero, jnp.float64(rules.interval),
         none, none, zero,
     )  # fmt: skip
 
@@ -169,21 +187,13 @@ def _refilled(timing: Timing, channel: _Channel, place, k, bank, row, arrival) -
     return channel._replace(queue=_Queue(*(jnp.where(here, n, old) for n, old in kept)))
 
 
-def _part(timing: Timing, refresh: str) -> float:
-    """Return the refreshes of the channel that one refresh is."""
-    return 1.0 / timing.banks if refresh == "per-bank" else 1.0
-
-
-def _refreshed(timing: Timing, refresh: str, channel: _Channel) -> _Channel:
+def _refreshed(timing: Timing, rules: Rules, channel: _Channel) -> _Channel:
     """Close and hold the banks whose refresh is due."""
-    if refresh == "none":
-        return channel
-    alone, due = refresh == "per-bank", channel.bus >= channel.refresh
-    until = channel.refresh + (timing.rfc_bank if alone else timing.rfc)
+    due, until = channel.bus >= channel.refresh, channel.refresh + rules.pause
     queue, turn = channel.queue, channel.refreshed % timing.banks
 
     def held(bank):
-        return due & (bank == turn) if alone else due & (bank >= 0)
+        return due & ((bank == turn) | ~jnp.asarray(rules.alone))
 
     def later(activate, bank):
         return jnp.where(held(bank), jnp.maximum(activate, until), activate)
@@ -195,8 +205,6 @@ def _refreshed(timing: Timing, refresh: str, channel: _Channel) -> _Channel:
         ),
         activate=later(channel.activate, every),
         row=jnp.where(held(every), -1, channel.row),
-        refresh=jnp.where(
-            due, channel.refresh + timing.refi * _part(timing, refresh), channel.refresh
-        ),
+        refresh=jnp.where(due, channel.refresh + rules.interval, channel.refresh),
         refreshed=channel.refreshed + jnp.int32(due),
     )

@@ -18,12 +18,12 @@ _NANOSECONDS = {"rfc": "tRFC_ns", "rfc_bank": "tRFCpb_ns", "refi": "tREFI_ns"}
 
 @functools.partial(
     jax.tree_util.register_dataclass,
-    data_fields=["burst", *_CLOCKS, *_NANOSECONDS],
-    meta_fields=["burst_bytes", "row_bytes", "groups", "banks"],
+    data_fields=["burst", *_CLOCKS, *_NANOSECONDS, "burst_bytes", "row_bytes"],
+    meta_fields=["groups", "banks"],
 )
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """A channel of one standard: seconds, and counts that are compiled in."""
+    """A channel of one standard: seconds, bytes, and counts that are compiled in."""
 
     burst: Any  # s a burst takes on the bus
     ccd: Any  # s between bursts of one bank group
@@ -37,8 +37,8 @@ class Timing:
     rfc: Any  # s of a refresh of the channel
     rfc_bank: Any  # s of a refresh of one bank, NaN where a standard has none
     refi: Any  # s between refreshes
-    burst_bytes: int
-    row_bytes: int
+    burst_bytes: Any
+    row_bytes: Any
     groups: int
     banks: int  # of all groups
 
@@ -113,6 +113,6 @@ def _timing(row: dict[str, str]) -> Timing:
     clocks["ccd"] = max(clocks["ccd"], burst)  # a clock in whole picoseconds may fall short of it
     waits = {name: float(row[column] or math.nan) * 1e-9 for name, column in _NANOSECONDS.items()}
     return Timing(
-        burst, **clocks, **waits, burst_bytes=int(row["burst_bytes"]), groups=groups,
-        row_bytes=int(row["row_bytes"]), banks=groups * int(row["banks_per_group"]),
+        burst, **clocks, **waits, burst_bytes=float(row["burst_bytes"]), groups=groups,
+        row_bytes=float(row["row_bytes"]), banks=groups * int(row["banks_per_group"]),
     )  # fmt: skip

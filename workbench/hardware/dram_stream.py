@@ -39,17 +39,15 @@ def stream(timing: Timing, granule, locality, mapping: str, length: int, seed: i
         locality: (cell,) share of the reads that go on, 0 to 1.
         mapping: of MAPPINGS.
         length: pieces of each cell.
-        seed: of the random places.
+        seed: of the random places, the same in every cell, so that cells differ by what they are only.
     """
-    random = np.random.default_rng(seed)
     count, bursts = split(timing, granule, mapping)
     read, part = np.divmod(np.arange(length), count[:, None].astype(np.int64))
-    leaps, places = random.random((2, granule.size, length))
-    leaps[:, 0] = 1.0
-    rows = np.arange(granule.size)[:, None]
+    leaps, places = (np.random.default_rng([seed, n]).random(length) for n in range(2))
+    leaps[0] = 1.0
     fresh = np.where(leaps >= locality[:, None], np.arange(length), 0)
-    begun = np.maximum.accumulate(fresh, axis=1)[rows, read]
-    start = (places[rows, begun] * _PLACES).astype(np.int64)
+    begun = np.take_along_axis(np.maximum.accumulate(fresh, axis=1), read, 1)
+    start = (places[begun] * _PLACES).astype(np.int64)
     step = granule / count if mapping == "bank" else np.full(granule.size, timing.burst_bytes)
     at = (start + read - begun) * granule[:, None].astype(np.int64)
     bank, row = _located(timing, at + part * step[:, None].astype(np.int64), mapping)
@@ -58,10 +56,11 @@ def stream(timing: Timing, granule, locality, mapping: str, length: int, seed: i
 
 def _located(timing: Timing, at: np.ndarray, mapping: str) -> tuple[np.ndarray, np.ndarray]:
     """Return bank and row of a byte; banks one after another belong to different groups."""
+    row_bytes, burst_bytes = int(timing.row_bytes), int(timing.burst_bytes)
     if mapping == "bank":
-        row, bank = np.divmod(at // timing.row_bytes, timing.banks)
+        row, bank = np.divmod(at // row_bytes, timing.banks)
         return bank, row
-    group = at // timing.burst_bytes % timing.groups
-    stripe = at // (timing.row_bytes * timing.groups)
+    group = at // burst_bytes % timing.groups
+    stripe = at // (row_bytes * timing.groups)
     row, bank = np.divmod(stripe, timing.banks // timing.groups)
     return bank * timing.groups + group, row

@@ -16,6 +16,13 @@ from workbench.specs.gguf_header import read_header
 
 #: What lies together within a block: whole tokens with all their heads, or one head of all its tokens.
 ORDERS = ("token-major", "head-major")
+#: How a KV cache lies, from scattered to contiguous: (order, block) where a block is 1, the one asked for, or all.
+ARRANGEMENTS = {
+    "each head of each token alone": ("head-major", "one"),
+    "blocks, head by head": ("head-major", "block"),
+    "blocks, token by token": ("token-major", "block"),
+    "one buffer a layer": ("token-major", "all"),
+}
 ENTRY = 4.0  # byte of a block table's entry: an int32, as in vLLM and in our own paged cache
 LARGEST_ALIGNMENT = 2**20  # byte: as the GGUF reader allows
 _REFRESH = "all-bank"
@@ -97,6 +104,30 @@ def kv_read(
         },
         source="datasets/dram.csv, datasets/device_memory.csv", mechanism="M13", order=order,
     )  # fmt: skip
+
+
+def arrangements(model, device, context: float = 4096, block: float = 16, **options) -> xr.Dataset:
+    """Say how long gathering the KV cache takes in each of ARRANGEMENTS.
+
+    Args:
+        model, device, context, block: as for `kv_read`, one of each.
+        options: the others of `kv_read`, without the order.
+
+    Returns:
+        As `kv_read`, over `arrangement`.
+    """
+    tokens = {"one": 1, "block": block, "all": context}
+    found = [
+        kv_read(model, device, context, tokens[kept], order=order, **options)
+        for order, kept in ARRANGEMENTS.values()
+    ]
+    columns = {name: ("arrangement", [ds[name].item() for ds in found]) for name in found[0]}
+    return results.dataset(
+        columns,
+        {"arrangement": list(ARRANGEMENTS)},
+        source=found[0].attrs["source"],
+        mechanism="M13",
+    )
 
 
 def read_bandwidth(device, run, queue_depth, interleave) -> xr.DataArray:

@@ -1,18 +1,15 @@
-"""The checks of the claims ledger, one module a mechanism; importing the package registers them."""
+"""The checks of the claims ledger, one module a mechanism."""
 
-from workbench.study.checks import (
-    bandwidth,
-    kv_cache,
-    machines,
-    memory,
-    overhead,
-    parameters,
-    storage,
-    token_time,
-)
-from workbench.study.checks.registry import CHECKS, VERDICTS, Claim, Finding
+import importlib
+import pkgutil
 
-__all__ = [
-    "CHECKS", "VERDICTS", "Claim", "Finding",
-    "bandwidth", "kv_cache", "machines", "memory", "overhead", "parameters", "storage", "token_time",
-]  # fmt: skip
+from workbench.study.checks.registry import CHECKS, VERDICTS, Check, Claim, Finding
+
+__all__ = ["VERDICTS", "Check", "Claim", "Finding", "checks"]
+
+
+def checks() -> dict[str, Check]:
+    """Return claim -> its check; every module of the room registers its own, when first asked."""
+    for module in pkgutil.iter_modules(__path__):
+        importlib.import_module(f"{__name__}.{module.name}")
+    return CHECKS
