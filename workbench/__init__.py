@@ -5,7 +5,6 @@ import jax
 # Prices add nanoseconds to seconds and bytes to terabytes: float32 loses the small terms.
 jax.config.update("jax_enable_x64", True)
 
-from workbench import probe  # noqa: E402
 from workbench.errors import FileError, SpecError, UnknownNameError, WorkbenchError  # noqa: E402
 from workbench.figures.claims import claims_table  # noqa: E402
 from workbench.results import open_ as open  # noqa: E402, A004
@@ -22,5 +21,14 @@ from workbench.study.predict import predict  # noqa: E402
 __all__ = [
     "Device", "FileError", "Model", "SpecError", "UnknownNameError", "WorkbenchError", "Workload",
     "axis", "calibrate", "claims", "claims_table", "device_table", "devices", "explain", "flags", "models", "open",
-    "predict", "probe", "save",
+    "predict", "save",
 ]  # fmt: skip
+
+
+def __getattr__(name: str):
+    """Load the probes when they are first used: few scripts measure."""
+    if name == "probe":
+        import importlib
+
+        return importlib.import_module("workbench.probe")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

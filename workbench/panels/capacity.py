@@ -103,7 +103,7 @@ class CapacityPanel(Panel):
         text = f"{'It fits' if ds.fits.item() else 'It does not fit'}: {need} of {have}, {left}."
         if longest == float("inf"):
             return f"{text} Any context fits."
-        return f"{text} Longest context that fits: {longest:,.0f} tokens."
+        return f"{text} Longest usable context: {longest:,.0f} tokens."
 
     def to_code(self) -> str:
         """Return the lines that compute `data` in a script."""

@@ -8,7 +8,7 @@ import xarray as xr
 
 from workbench import data, results
 from workbench.errors import SpecError
-from workbench.study.checks import CHECKS, VERDICTS, Claim, Finding
+from workbench.study.checks import VERDICTS, Claim, Finding, checks
 
 _ARTICLES = {"A": "A (M5 Ultra)", "B": "B (32 GB Mac mini)", "C": "C (M6 mini)"}
 #: variable of the ledger -> (column of claims.csv, long name)
@@ -42,12 +42,12 @@ def claims(notebook: str | None = None) -> xr.Dataset:
     rows = [row for row in data.rows("claims.csv") if _in(notebook, row)]
     if not rows:
         raise SpecError(f"notebook: {str(notebook)[:40]!r} has no claims; they are NB01 to NB18")
-    found = [_finding(row["id"]) for row in rows]
+    known, found = checks(), [_finding(row["id"]) for row in rows]
     columns = {
         "article": ([_ARTICLES[row["id"][0]] for row in rows], "article"),
         "verdict": ([finding.verdict for finding in found], "computed verdict"),
         "reason": ([finding.reason for finding in found], "why, with the computed numbers"),
-        "computed": ([row["id"] in CHECKS for row in rows], "verdict is computed by a check"),
+        "computed": ([row["id"] in known for row in rows], "verdict is computed by a check"),
     } | {name: ([row[column] for row in rows], text) for name, (column, text) in _COLUMNS.items()}
     variables = {
         name: ("claim", np.array(values), {"units": "1", "long_name": long_name})
@@ -83,10 +83,11 @@ def _in(notebook: str | None, row: dict[str, str]) -> bool:
 
 @functools.cache
 def _finding(claim: str) -> Finding:
-    if claim not in CHECKS:
+    check = checks().get(claim)
+    if check is None:
         return Finding("", "")
     row = next(row for row in data.rows("claims.csv") if row["id"] == claim)
-    finding = CHECKS[claim](Claim(claim, row["claim"], json.loads(row["value_json"])))
+    finding = check(Claim(claim, row["claim"], json.loads(row["value_json"])))
     return Finding(finding.verdict, _sentence(finding.reason))
 
 

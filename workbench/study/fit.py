@@ -52,6 +52,7 @@ def solve(layout: Layout, rows: Rows, start: Fit) -> Fit:
     The search runs in units of the spreads, in which the prior is round: that is what makes it converge.
     """
     from scipy.optimize import minimize  # slow to import, and needed here only
+    from threadpoolctl import threadpool_limits
 
     transposed = layout.design.T.tocsr()
 
@@ -67,7 +68,10 @@ def solve(layout: Layout, rows: Rows, start: Fit) -> Fit:
 
     first = (start.theta - layout.start) / start.spread
     options = {"maxiter": 3000, "maxfun": 30000, "maxcor": 20, "ftol": 1e-8, "gtol": 1e-3}
-    found = minimize(objective, first, jac=True, method="L-BFGS-B", options=options)
+    with threadpool_limits(
+        1
+    ):  # many products of some hundred numbers: threads cost, and bring nothing
+        found = minimize(objective, first, jac=True, method="L-BFGS-B", options=options)
     return start._replace(theta=layout.start + start.spread * found.x)
 
 

@@ -90,6 +90,9 @@ def predict(
         {name: _axis(value, dims) for name, value in work.arrays().items()},
     )
     priced = run(inputs)
+    trained = np.array([model.max_context or np.inf for model in models])
+    trained = _reshape(trained, dims, {"model": len(models)})
+    priced["max_context"] = np.minimum(priced["max_context"], trained)
     priced |= trust.intervals(priced, keys, inputs[-1], table)
     disks = _along([storage.disk_of(d) for d in devices], dims, device=len(devices))
     priced |= load.times(priced["file_bytes"], priced["ttft_s"], disks)
