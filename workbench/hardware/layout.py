@@ -117,10 +117,11 @@ def arrangements(model, device, context: float = 4096, block: float = 16, **opti
         As `kv_read`, over `arrangement`.
     """
     tokens = {"one": 1, "block": block, "all": context}
-    found = [
-        kv_read(model, device, context, tokens[kept], order=order, **options)
-        for order, kept in ARRANGEMENTS.values()
-    ]
+    found = []
+    for order in dict.fromkeys(order for order, _ in ARRANGEMENTS.values()):
+        kept = [tokens[name] for of, name in ARRANGEMENTS.values() if of == order]
+        ds = kv_read(model, device, context, kept, order=order, **options)
+        found += [ds.isel(block=i) for i in range(len(kept))]
     columns = {name: ("arrangement", [ds[name].item() for ds in found]) for name in found[0]}
     return results.dataset(
         columns,
