@@ -13,7 +13,7 @@ _BEST = 60.0  # dB: lossless has no noise, and stands at the top
 def empty() -> go.Figure:
     """Return the formats' figure, still without points."""
     points = go.Scatter(
-        mode="markers+text", textposition="top center", cliponaxis=False,
+        mode="markers+text", cliponaxis=False,
         hovertemplate="%{text}: %{y:.1f} dB at %{x:.2f} bits<extra></extra>",
         marker={"size": 11, "color": theme.PALETTE[0]},
     )  # fmt: skip
@@ -36,7 +36,14 @@ def values(ds: xr.Dataset) -> list[dict]:
     # A bit halves the step, and with it the noise: 20 log10(2) dB, drawn through the finest format.
     finest = int(np.argmax(np.where(np.isinf(ds.sqnr.values), -1, bits)))
     line = sqnr[finest] + 20 * np.log10(2) * (ends - bits[finest])
-    return [{"x": bits, "y": sqnr, "text": text}, {"x": ends, "y": line}]
+    points = {"x": bits, "y": sqnr, "text": text, "textposition": _places(bits, sqnr)}
+    return [points, {"x": ends, "y": line}]
+
+
+def _places(bits: np.ndarray, sqnr: np.ndarray) -> list[str]:
+    """Return where names stand: under a point that has another right above it."""
+    above = (np.abs(bits - bits[:, None]) < 0.5) & (sqnr > sqnr[:, None])
+    return ["bottom center" if any(row) else "top center" for row in above]
 
 
 def losses(ds: xr.Dataset) -> go.Figure:

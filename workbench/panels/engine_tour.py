@@ -1,5 +1,6 @@
-"""Pick a tensor of a model file and see what each format would lose of it."""
+"""Pick a tensor of a model file and see what each format would lose of it; let the model write."""
 
+import html
 from pathlib import Path
 
 import ipywidgets as widgets
@@ -7,9 +8,13 @@ import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
+from workbench.engine.decoder_generate import generate
+from workbench.engine.loading import Decoder
 from workbench.figures import engine_tour as figures
 from workbench.figures import theme
+from workbench.panels import style
 from workbench.panels.controls import NumberSlider
+from workbench.panels.job import Job, Report
 from workbench.panels.panel import Panel
 from workbench.specs.gguf_header import read_header
 from workbench.study import engine_tour
@@ -66,3 +71,33 @@ class LossPanel(Panel):
             "",
             f"ds = losses({self.path.name!r}, {name!r})",
         ])  # fmt: skip
+
+
+class Writer:
+    """A prompt and a button: the model writes on, token by token, until it is stopped."""
+
+    TOKENS = 32
+
+    def __init__(self, decoder: Decoder):
+        """Offer to run `decoder`."""
+        self._decoder, self._text = decoder, widgets.HTML()
+        self.prompt = widgets.Text(
+            "The sky is", description="prompt", continuous_update=False, layout={"width": "auto"}
+        )
+        self.job = Job("Write", self._write)
+        self.view = widgets.VBox([
+            style.Sheet(), style.group("Let it write", [self.prompt, self.job.view, self._text])
+        ])  # fmt: skip
+
+    def _write(self, report: Report) -> str:
+        text = self.prompt.value
+        report("the first token waits until XLA has compiled the step; tokens", 0, self.TOKENS)
+        for n, piece in enumerate(generate(self._decoder, self.prompt.value, self.TOKENS), 1):
+            text += piece.text
+            self._text.value = f'<div class="wb-good">{html.escape(text)}</div>'
+            if not report("tokens", n, self.TOKENS):
+                break
+        return text
+
+    def _repr_mimebundle_(self, **kwargs) -> dict:
+        return self.view._repr_mimebundle_(**kwargs)

