@@ -85,9 +85,8 @@ class Writer:
             "The sky is", description="prompt", continuous_update=False, layout={"width": "auto"}
         )
         self.job = Job("Write", self._write)
-        self.view = widgets.VBox([
-            style.Sheet(), style.group("Let it write", [self.prompt, self.job.view, self._text])
-        ])  # fmt: skip
+        box = style.group("Let it write", [self.prompt, self.job.view, self._text])
+        self.view = widgets.HBox([style.Sheet(), box], layout=style.ROW)
 
     def _write(self, report: Report) -> str:
         text = self.prompt.value
