@@ -41,11 +41,12 @@ def logits_of(decoder, ids: list[int], chunk: int, capacity: int = 512) -> np.nd
     return np.concatenate(parts)
 
 
-def agreement(theirs: np.ndarray, ours: np.ndarray) -> tuple[float, float]:
+@jax.jit
+def agreement(theirs: jax.Array, ours: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Return the share of positions with the same likeliest token, and the mean KL divergence."""
-    p, q = (np.asarray(jax.nn.log_softmax(x)) for x in (theirs, ours))
-    same = (theirs.argmax(-1) == ours.argmax(-1)).mean()
-    return same, (np.exp(p) * (p - q)).sum(-1).mean()
+    p, q = jax.nn.log_softmax(theirs), jax.nn.log_softmax(ours)
+    same = (theirs.argmax(-1) == ours.argmax(-1)).mean(dtype=jnp.float32)
+    return same, (jnp.exp(p) * (p - q)).sum(-1).mean()
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +78,7 @@ def test_every_architecture_is_llama_cpps(kind, folder):
 @pytest.mark.parametrize("quant", ["F16", "Q8_0", "Q4_0", "Q4_K"])
 def test_every_format_is_llama_cpps(quant, folder):
     """Against the same weights in float32, since llama.cpp rounds activations to 8 bits."""
-    path = tiny(folder / f"{quant}.gguf", "llama", quant=quant, layers=2)
+    path = tiny(folder / f"{quant}.gguf", "llama", quant=quant, layers=1)
     decoder, exact = load(path), LlamaCpp(unquantised(path, folder / f"{quant}-f32.gguf"), 512)
     rounded = LlamaCpp(path, 512)
     ids = np.random.default_rng(0).integers(3, 500, 128).tolist()
@@ -86,8 +87,9 @@ def test_every_format_is_llama_cpps(quant, folder):
     for peer in (exact, rounded):
         peer.close()
     assert ours <= 0.01 and ours <= max(theirs, 1e-5)
-    one_by_one = logits_of(decoder, ids[:8], 1)
-    assert agreement(truth[:8], one_by_one)[1] < 1e-5
+    if quant == "Q4_K":  # the kernels of all formats are held to `gguf` in test_matmul.py
+        one_by_one = logits_of(decoder, ids[:8], 1)
+        assert agreement(truth[:8], one_by_one)[1] < 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -219,10 +221,12 @@ def test_batch_of_none_is_refused(small):
         empty_cache(small.arch, 0, 512)
 
 
-def rewritten(path: Path, target: Path, arch: str = "llama", **changes) -> Path:
-    """Write a file with other metadata, or tensors of another shape."""
+def rewritten(
+    path: Path, target: Path, arch: str = "llama", *, more=None, split_max_tensors=0, **changes
+) -> Path:
+    """Write a file with other metadata, tensors of another shape, more tensors, or in parts."""
     reader = gguf.GGUFReader(path)
-    writer = gguf.GGUFWriter(target, arch)
+    writer = gguf.GGUFWriter(target, arch, split_max_tensors=split_max_tensors)
     for name, field in reader.fields.items():
         if not name.startswith("GGUF.") and name != "general.architecture":
             kind, *inner = field.types
@@ -233,6 +237,8 @@ def rewritten(path: Path, target: Path, arch: str = "llama", **changes) -> Path:
             writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
         elif changes[tensor.name] is not None:
             writer.add_tensor(tensor.name, changes[tensor.name])
+    for name, values in (more or {}).items():
+        writer.add_tensor(name, values)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -260,19 +266,24 @@ def test_files_that_contradict_themselves_are_refused(small, arch, changes, said
 
 
 def test_an_unknown_tensor_is_refused(small, tmp_path):
-    path = tmp_path / "more.gguf"
-    writer = gguf.GGUFWriter(path, "llama")
-    reader = gguf.GGUFReader(small.path)
-    for name, field in reader.fields.items():
-        if not name.startswith("GGUF.") and name != "general.architecture":
-            kind, *inner = field.types
-            writer.add_key_value(name, field.contents(), kind, *inner[-1:])
-    for tensor in reader.tensors:
-        writer.add_tensor(tensor.name, tensor.data, raw_dtype=tensor.tensor_type)
-    writer.add_tensor("blk.0.attn_gate.weight", np.ones((4, 4), np.float32))
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+    more = {"blk.0.attn_gate.weight": np.ones((4, 4), np.float32)}
     with pytest.raises(FileError, match="attn_gate"):
+        load(rewritten(small.path, tmp_path / "more.gguf", more=more))
+
+
+def test_a_damaged_scale_is_refused(folder, tmp_path):
+    path = tmp_path / "nan.gguf"
+    content = bytearray(tiny(path, "llama", quant="Q8_0", layers=1).read_bytes())
+    at = int(next(t.data_offset for t in gguf.GGUFReader(path).tensors if "attn_q" in t.name))
+    content[at : at + 2] = np.float16(np.nan).tobytes()
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"nan.gguf.*attn_q.*NaN or infinite"):
         load(path)
+
+
+def test_a_split_file_is_the_whole_one(small, tmp_path):
+    rewritten(small.path, tmp_path / "split.gguf", split_max_tensors=8)
+    part = tmp_path / "split-00002-of-00003.gguf"
+    assert part.exists()
+    ids = [5, 6, 7]
+    np.testing.assert_array_equal(logits_of(load(part), ids, 3), logits_of(small, ids, 3))

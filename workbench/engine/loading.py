@@ -21,7 +21,7 @@ from workbench.engine.loading_pack import floats
 from workbench.engine.matmul_pack import FLOATS, LAYOUTS, pack, pack_parts
 from workbench.engine.moe_experts import Experts
 from workbench.engine.tokenizer import Tokenizer, read_tokenizer
-from workbench.errors import FileError
+from workbench.errors import FileError, SpecError
 from workbench.specs.gguf_header import GgufHeader, read_header, read_parts
 
 Report = Callable[[str, int, int], Any]
@@ -155,7 +155,7 @@ class _Loader:
     """The mapped file, and what is still to be packed."""
 
     def __init__(self, parts: list[GgufHeader], arch: Architecture, report: Report):
-        self.arch, self.report, self.done = arch, report, 0
+        self.file, self.arch, self.report, self.done = parts[0].path.name, arch, report, 0
         self.tensors: dict[str, _Tensor] = {}
         for part in parts:
             self.tensors |= _tensors(part)
@@ -185,14 +185,22 @@ class _Loader:
 
     def packed(self, name: str):
         shape, kind, _ = self.tensors[name]
-        return pack(kind, self.raw(name), shape[::-1])
+        return self.named(name, pack, kind, self.raw(name), shape[::-1])
+
+    def named(self, name: str, packing, *args):
+        """Return what `packing` makes of a tensor, or say which one it refuses."""
+        try:
+            return packing(*args)
+        except SpecError as err:
+            raise FileError(f"{self.file}: tensor {name!r}: {err}") from None
 
     def of_layers(self, role: str, group: list[int]):
         """Return a matrix of some layers behind one another: (layers, out, in), or of all experts."""
         shape, kind, _ = self.tensors[f"blk.{group[0]}.{role}"]
         *experts, out, in_ = shape[::-1]
         count = len(group) * math.prod(experts)
-        return pack_parts(kind, (self.raw(f"blk.{i}.{role}") for i in group), (count, out, in_))
+        raw = (self.raw(f"blk.{i}.{role}") for i in group)
+        return self.named(f"blk.*.{role}", pack_parts, kind, raw, (count, out, in_))
 
     def floats(self, name: str) -> np.ndarray:
         """Return a small tensor as float32."""

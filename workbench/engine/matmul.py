@@ -32,7 +32,7 @@ import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
-from workbench.engine.matmul_pack import LANES, LAYOUTS, Layout, Packed, pack
+from workbench.engine.matmul_pack import LANES, LAYOUTS, TILES, Layout, Packed, pack
 from workbench.errors import SpecError
 
 __all__ = ["COMPILER_OPTIONS", "Packed", "matmul", "pack", "rows"]
@@ -109,12 +109,14 @@ def _at(leaf: jax.Array, index: int, expert: jax.Array | None) -> jax.Array:
     Cut straight out of the whole array: an expert cut out first would be copied.
     """
     stream, value = divmod(index, leaf.shape[-2])
+    *_, blocks, chunks, _, lanes = leaf.shape
     if expert is None:
-        return leaf[stream, :, :, value]
-    blocks, chunks, _, lanes = leaf.shape[2:]
-    start = [jnp.asarray(i, expert.dtype) for i in (stream, 0, 0, value, 0)]
-    cut = lax.dynamic_slice(leaf, (expert, *start), (1, 1, blocks, chunks, 1, lanes))
-    return cut.reshape(blocks, chunks, lanes)
+        last = (stream + 1, blocks, chunks, value + 1, lanes)
+        cut = lax.slice(leaf, (stream, 0, 0, value, 0), last)
+    else:
+        start = [expert.dtype.type(i) for i in (stream, 0, 0, value, 0)]
+        cut = lax.dynamic_slice(leaf, (expert, *start), (1, 1, blocks, chunks, 1, lanes))
+    return lax.reshape(cut, (blocks, chunks, lanes))
 
 
 def _as_float(values: jax.Array) -> jax.Array:
@@ -127,8 +129,8 @@ def _as_float(values: jax.Array) -> jax.Array:
 def _decode_floats(packed: Packed, x: jax.Array, at) -> jax.Array:
     """Return partial sums (row blocks, chunks, lanes)."""
     (weights,) = packed.planes
-    x = x.reshape(weights.shape[-3], -1, 1)
-    terms = (_as_float(at(weights, i)) * x[:, i] for i in range(x.shape[1]))
+    x = x.reshape(weights.shape[-3], -1)
+    terms = (_as_float(at(weights, i)) * _column(x, i) for i in range(x.shape[1]))
     return functools.reduce(operator.add, terms)
 
 
@@ -173,12 +175,19 @@ def _group_dot(planes, layout: Layout, coefficients, g: int, at) -> jax.Array:
     """Return Σ code·x over group g of each chunk: (row blocks, chunks, lanes)."""
     chains = []  # one sum a slot: a single chain would wait for each addition before the next
     for plane, bits, factor in zip(planes, layout.planes, coefficients, strict=True):
-        size = factor.shape[3]
-        for j in range(8 // bits):
+        slots, size = factor.shape[2:]
+        flat = factor.reshape(factor.shape[0], -1)
+        for j in range(slots):
             low = (_low(at(plane, g * size + i), bits * (j + 1)) for i in range(size))
-            products = (value * factor[:, g, j, i, None] for i, value in enumerate(low))
+            first = (g * slots + j) * size
+            products = (value * _column(flat, first + i) for i, value in enumerate(low))
             chains.append(functools.reduce(operator.add, products))
     return functools.reduce(operator.add, chains)
+
+
+def _column(x: jax.Array, i: int) -> jax.Array:
+    """Return x[:, i, None]; JAX takes ten times as long to trace that, and there are hundreds."""
+    return lax.slice_in_dim(x, i, i + 1, axis=1)
 
 
 def _low(byte: jax.Array, bits: int) -> jax.Array:
@@ -189,23 +198,58 @@ def _low(byte: jax.Array, bits: int) -> jax.Array:
 
 
 def prefill(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax.Array:
-    """Return x Wᵀ (tokens, out) of x (tokens, in): one block of rows dequantised at a time."""
+    """Return x Wᵀ (tokens, out) of x (tokens, in): one tile of rows dequantised at a time."""
     layout = LAYOUTS.get(packed.tensor_type)
-    dtype = jnp.float32 if packed.tensor_type in ("F16", "F32") else jnp.bfloat16
-    xs = _by_slot(layout, x.astype(dtype))
+    exact = packed.tensor_type in ("F16", "F32")
+    xs = _by_slot(layout, x if exact else x.astype(jnp.bfloat16))
+    blocks = packed.planes[0].shape[-4]
+    size = next(tile for tile in TILES if blocks % tile == 0)
 
-    def step(_, r):
-        index = (slice(None), r) if expert is None else (expert, slice(None), r)
-        block = jax.tree.map(lambda leaf: leaf[index], packed)
-        tiles = _code_tiles(block, layout) if layout else _float_tiles(block)
-        dots = (
-            lax.dot(xs[:, q], tile.astype(dtype), preferred_element_type=jnp.float32)
-            for q, tile in enumerate(tiles)
-        )
-        return None, functools.reduce(operator.add, dots)
+    def step(tiles, first):
+        def write(i, tiles):
+            return _written(tiles, packed, first + i, i, expert)
 
-    _, columns = lax.scan(step, None, jnp.arange(packed.planes[0].shape[-4]))
+        tiles = lax.fori_loop(0, size, write, tiles)
+        dots = (_dot(xs[:, q], tile) for q, tile in enumerate(tiles))
+        return tiles, functools.reduce(operator.add, dots)
+
+    shape = (xs.shape[2], size, LANES)
+    tiles = tuple(
+        jnp.zeros(shape, jnp.float32 if exact else jnp.uint16) for _ in range(xs.shape[1])
+    )
+    _, columns = lax.scan(step, tiles, jnp.arange(0, blocks, size))
     return jnp.moveaxis(columns, 0, 1).reshape(x.shape[0], -1)[:, : packed.shape[0]]
+
+
+def _written(tiles, packed: Packed, block: jax.Array, place: jax.Array, expert):
+    """Return the tiles (in/slots, blocks, lanes), a slot each, with a block of rows at its place.
+
+    Block by block: in one piece, XLA's loop would divide to find each lane. As integers: XLA would
+    widen a bfloat16 tile at every write.
+    """
+    index = (slice(None), block) if expert is None else (expert, slice(None), block)
+    rows = jax.tree.map(lambda leaf: leaf[index], packed)
+    layout = LAYOUTS.get(packed.tensor_type)
+    parts = _code_tiles(rows, layout) if layout else _float_tiles(rows)
+    put = lax.dynamic_update_index_in_dim
+    return tuple(
+        put(tile, _like(tile, part), place, 1) for tile, part in zip(tiles, parts, strict=True)
+    )
+
+
+def _like(tile: jax.Array, weights: jax.Array) -> jax.Array:
+    """Return float32 weights as the tile holds them: as they are, or as the bits of bfloat16."""
+    if tile.dtype == jnp.float32:
+        return weights
+    return lax.bitcast_convert_type(weights.astype(jnp.bfloat16), jnp.uint16)
+
+
+def _dot(x: jax.Array, tile: jax.Array) -> jax.Array:
+    """Return x (tokens, in/slots) times a tile: (tokens, rows) float32."""
+    weights = tile.reshape(len(tile), -1)
+    if tile.dtype == jnp.uint16:
+        weights = lax.bitcast_convert_type(weights, jnp.bfloat16)
+    return lax.dot(x, weights, preferred_element_type=jnp.float32)
 
 
 def _by_slot(layout: Layout | None, x: jax.Array) -> jax.Array:

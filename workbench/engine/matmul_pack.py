@@ -26,6 +26,8 @@ from workbench.errors import SpecError
 
 #: Rows side by side: a 512-bit register of float32.
 LANES = 16
+#: Blocks of rows that prefill takes at once, most first: more feed the matrix unit.
+TILES = (16, 8, 4, 2, 1)
 _STREAMS = 8
 _ROWS_AT_ONCE = 2048  # what unpacking to one byte a weight may hold beside the result
 
