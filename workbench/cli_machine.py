@@ -80,31 +80,29 @@ def print_probe(ds: xr.Dataset) -> None:
         (key.replace("_", " "), ds.attrs[key]) for key in _ABOUT if ds.attrs.get(key, "") != ""
     ]
     if about:
-        cli_print.table({"": "left", "this machine": "left"}, about)
+        cli_print.table("", {"": "left", " ": "left"}, about)
     if "counter" in ds.coords:
         ds = ds.sel(counter=[name for name in _EVENTS if name in ds.counter.values])
-    for columns, rows in _tables(ds):
-        cli_print.table(columns, rows)
+    for title, columns, rows in _tables(ds):
+        cli_print.table(title, columns, rows)
     for line in ds.attrs["unseen"].splitlines():
         cli_print.note(f"not seen: {line}")
 
 
-def _tables(ds: xr.Dataset) -> Iterator[tuple[dict[str, str], list]]:
-    """Yield the columns and rows of each table: variables over the same labels stand together."""
-    plain = [name for name in ds.data_vars if ds[name].ndim < 2]
-    for dims, names in itertools.groupby(
-        sorted(plain, key=lambda n: ds[n].dims), lambda n: ds[n].dims
-    ):
-        together = list(names)
-        if not dims:
-            rows = [(ds[n].attrs["long_name"], _cell(ds[n], ds[n].item())) for n in together]
-            yield {"": "left", " ": "right"}, rows
-            continue
-        labels = [_cell(ds[dims[0]], label) for label in ds[dims[0]].values.tolist()]
-        columns = [[_cell(ds[n], v) for v in ds[n].values.tolist()] for n in together]
-        head = {ds[dims[0]].attrs["long_name"]: "right"}
-        head |= {ds[n].attrs["long_name"]: "right" for n in together}
-        yield head, list(zip(labels, *columns, strict=True))
+def _tables(ds: xr.Dataset) -> Iterator[tuple[str, dict[str, str], list]]:
+    """Yield title, columns and rows of each table: variables over the same labels share one."""
+    alone = [ds[n] for n in ds.data_vars if not ds[n].dims]
+    if alone:
+        rows = [(array.attrs["long_name"], _cell(array, array.item())) for array in alone]
+        yield "", {"": "left", " ": "right"}, rows
+    for dim in ds.dims:
+        arrays = [_measured(ds[n]) for n in ds.data_vars if ds[n].dims == (dim,)]
+        if arrays:
+            together = xr.align(*arrays, join="outer")
+            heads = [together[0][dim], *together]
+            columns = [[_cell(head, v) for v in head.values.tolist()] for head in heads]
+            names = [head.attrs["long_name"] for head in heads]
+            yield "", dict.fromkeys(names, "right"), list(zip(*columns, strict=True))
     for name in ds.data_vars:
         if ds[name].ndim > 1:
             yield _grid(_measured(ds[name]))
@@ -117,20 +115,20 @@ def _measured(array: xr.DataArray) -> xr.DataArray:
     return array
 
 
-def _grid(array: xr.DataArray) -> tuple[dict[str, str], list]:
-    """Return a table of an array with its last dimension across."""
-    *down, across = array.dims
-    labels = [array[dim].values.tolist() for dim in down]
-    head = dict.fromkeys((array[dim].attrs["long_name"] for dim in down), "right")
-    unit = f"{array.attrs['long_name']}, {array[across].attrs['long_name']} "
-    for i, value in enumerate(array[across].values.tolist()):
-        head[f"{unit if i == 0 else ''}{_cell(array[across], value)}"] = "right"
+def _grid(array: xr.DataArray) -> tuple[str, dict[str, str], list]:
+    """Return a table of an array with its shortest dimension across."""
+    across = min(array.dims, key=lambda dim: array.sizes[dim])
+    array = array.transpose(..., across)
+    down = array.dims[:-1]
+    title = f"{array.attrs['long_name']}, by {array[across].attrs['long_name']}"
+    labels = [_cell(array[across], value) for value in array[across].values.tolist()]
+    heads = [array[dim].attrs["long_name"] for dim in down]
     rows = [
-        (*(_cell(array[d], v) for d, v in zip(down, place, strict=True)),
+        (*(_cell(array[dim], v) for dim, v in zip(down, place, strict=True)),
          *(_cell(array, v) for v in array.sel(dict(zip(down, place, strict=True))).values.tolist()))
-        for place in itertools.product(*labels)
+        for place in itertools.product(*(array[dim].values.tolist() for dim in down))
     ]  # fmt: skip
-    return head, rows
+    return title, dict.fromkeys((*heads, *labels), "right"), rows
 
 
 def _cell(array: xr.DataArray, value) -> str:

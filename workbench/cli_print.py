@@ -38,10 +38,13 @@ def _print_table(columns: dict[str, str], rows: list, title: str = "") -> None:
     _console().print(table)
 
 
-def table(columns: dict[str, str], rows: list) -> None:
-    """Print rows below columns (name -> "left" or "right"), and an empty line."""
+def table(title: str, columns: dict[str, str], rows: list) -> None:
+    """Print rows below a title and columns (name -> "left" or "right"), and an empty line."""
+    console = _console()
+    if title:
+        console.print(printable(title))
     _print_table(columns, rows)
-    _console().print()
+    console.print()
 
 
 def heading(title: str, about: str) -> None:
@@ -78,9 +81,7 @@ def one(record: dict) -> None:
     terms = [(k, f"{t * 1e3:.3g}", f"{t / step:.0%}") for k, t in record["time_s"].items() if t > 0]
     _print_table({"term": "left", "ms per token": "right", "share": "right"}, terms)
     memory = ", ".join(f"{k} {human_bytes(v)}" for k, v in record["memory_bytes"].items())
-    console.print(
-        f"\nmemory: {memory}; longest context that fits: {_tokens(record['max_context'])}\n"
-    )
+    console.print(f"\nmemory: {memory}; longest usable context: {_tokens(record['max_context'])}\n")
     fixes = [(f["fix"], f"{f['decode_tok_s']:.3g}", f"{f['gain']:.2f} x", _yes(f["fits"]))
              for f in record["fixes"]]  # fmt: skip
     if fixes:

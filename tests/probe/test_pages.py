@@ -23,7 +23,7 @@ def nothing_left(tmp_path):
 
 @pytest.fixture(scope="module")
 def chased():
-    return pages.latency(SETS, seconds=0.4)
+    return pages.latency(SETS, seconds=5)
 
 
 def test_an_access_is_measured_under_the_models_names(chased):

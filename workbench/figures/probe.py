@@ -12,8 +12,10 @@ from workbench.figures import theme
 from workbench.figures.panes import Pane, place
 from workbench.units import human_bytes
 
-_ROW, _AROUND, _GAP = 300, 130, 90  # px: of a row of panes, above and below all, between two
-_LEGEND = {"orientation": "h", "yanchor": "bottom", "xanchor": "right", "font": {"size": 12},
+_ROW, _TOP, _BOTTOM, _GAP = 290, 80, 60, 125  # px: of a row of panes, around all, between two
+_LABELS = 6  # along an axis at most: they stay apart in half of a narrow notebook
+_OVER = 26  # px that a title stands over the legend
+_LEGEND = {"orientation": "h", "yanchor": "bottom", "xanchor": "left", "font": {"size": 12},
            "itemclick": False, "itemdoubleclick": False}  # fmt: skip
 
 
@@ -62,8 +64,10 @@ def figure(ds: xr.Dataset) -> go.Figure:
         for i, view in enumerate(views)
     ]
     legends = {_nth("legend", i): _legend(fig, i) for i in range(len(views))}
-    margin = {"l": 70, "r": 20, "t": 60, "b": _AROUND - 60}
-    return place(fig, panes, height=inside + _AROUND, margin=margin, showlegend=True, **legends)
+    margin = {"l": 70, "r": 20, "t": _TOP, "b": _BOTTOM}
+    height = inside + _TOP + _BOTTOM
+    place(fig, panes, height=height, margin=margin, showlegend=True, **legends)
+    return fig.update_annotations(yshift=_OVER)
 
 
 def _traces(view: _View, ds: xr.Dataset, pane: int) -> list[go.Scatter]:
@@ -97,8 +101,8 @@ def _axes(view: _View, ds: xr.Dataset) -> dict[str, dict]:
 
 
 def _ticks(across: xr.DataArray) -> dict:
-    """Return ticks at the values measured, bytes as KiB and MiB; every other one if they are many."""
-    values = across.values[:: 2 if across.size > 6 else 1].tolist()
+    """Return ticks at some of the values measured, bytes as KiB and MiB."""
+    values = across.values[:: -(-across.size // _LABELS)].tolist()
     if across.attrs["units"] != "byte":
         text = [f"{value:g}" for value in values]
     else:
@@ -127,10 +131,10 @@ def _shown(array: xr.DataArray) -> tuple[float, str]:
 
 
 def _legend(fig: go.Figure, pane: int) -> dict:
-    """Return the legend of a pane, over its right edge: the title stands over the left one."""
+    """Return the legend of a pane, over its left edge and under its title."""
     axes: dict = fig.to_dict()["layout"]
-    right, top = (axes[_nth(name, pane)]["domain"][1] for name in ("xaxis", "yaxis"))
-    return _LEGEND | {"x": right, "y": top}
+    left, top = axes[_nth("xaxis", pane)]["domain"][0], axes[_nth("yaxis", pane)]["domain"][1]
+    return _LEGEND | {"x": left, "y": top}
 
 
 def _nth(name: str, index: int) -> str:

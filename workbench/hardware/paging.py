@@ -20,6 +20,7 @@ PARTS = ("fault", "io", "copy")
 WAYS = {"mmap": (True, False, False), "read": (True, True, True), "anonymous": (False, True, False)}
 #: What a page's first touch may meet; the probe measures the same.
 ACCESSES = ("anonymous", "cached file", "cold, readahead", "cold, no readahead")
+PAGE_SIZES = (2**12, 2**14, 2**21, 2**30)
 SMALL = 4096.0  # bytes of the smallest page, and of the read that a disk's latency is stated for
 _LARGEST = 2.0**34
 
@@ -130,11 +131,31 @@ def populate(
     state, cost = (cached, readahead), costs(virtual)
     took, total, faults, share = xr.apply_ufunc(
         lambda *arrays: _summed(arrays, state, WAYS[way], cost),
-        *xr.broadcast(*given), output_core_dims=[["stage"], [], [], []],
+        *given, output_core_dims=[["stage"], [], [], []],
     )  # fmt: skip
     return results.dataset(
         {"stage_s": took, "load_s": total, "faults": faults, "cpu_share": share},
         {"stage": list(PARTS)}, source="datasets/paging.csv", mechanism="M15", way=way,
+    )  # fmt: skip
+
+
+def by_page_size(size_bytes, **asked) -> xr.Dataset:
+    """Say how long a file takes to load in pages of every usual size (PAGE_SIZES).
+
+    Args:
+        size_bytes: of the file.
+        asked: options of `populate` but for `page_size` and `way`.
+
+    Returns:
+        what `populate` returns, over page_size: mapped where the pages allow it, else read.
+    """
+    base = [page for page in PAGE_SIZES if mappable(page)]
+    huge = [page for page in PAGE_SIZES if not mappable(page)]
+    mapped = populate(size_bytes, base, **asked)
+    return xr.concat(
+        [mapped, populate(size_bytes, huge, way="read", **asked)], "page_size",
+        combine_attrs="drop_conflicts", data_vars="minimal", coords="minimal", compat="override",
+        join="outer",
     )  # fmt: skip
 
 
@@ -163,7 +184,7 @@ def touch(
     state, way = np.array(_MET).T, np.array(_FILLED).T
     each = xr.apply_ufunc(
         lambda *arrays: _total([array[..., None] for array in arrays], state, way, costs(virtual)),
-        *xr.broadcast(*given), output_core_dims=[["access"]],
+        *given, output_core_dims=[["access"]],
     )  # fmt: skip
     return results.dataset(
         {"page_s": each / _SAMPLE}, {"access": list(ACCESSES)},
@@ -250,10 +271,10 @@ def _around(fault_around, page: xr.DataArray) -> xr.DataArray:
 
 def _summed(arrays: tuple, *how) -> tuple:
     """Return the parts (..., stage), their sum, the faults, and what the disk does not take."""
-    *parts, faults = _fill(*map(jnp.asarray, arrays), *how)
+    *parts, faults = np.broadcast_arrays(*_fill(*map(jnp.asarray, arrays), *how))
     took = np.stack(parts, axis=-1)
     total = took.sum(-1)
-    return took, total, np.asarray(faults), 1.0 - took[..., PARTS.index("io")] / total
+    return took, total, faults, 1.0 - took[..., PARTS.index("io")] / total
 
 
 def _total(arrays: list, state, way, cost: Costs) -> np.ndarray:

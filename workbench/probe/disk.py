@@ -26,7 +26,7 @@ BLOCKS = (2**14, 2**17, 2**20, 2**22)
 DEPTHS = (1, 2, 4, 8, 16, 32)
 CACHE_STATES = ("cold", "warm")
 _RANDOM = 4096  # byte of a random read
-_SLICE = 0.4  # s for one depth at most
+_SLICE = (0.1, 0.4)  # s for one depth: least, since threads take time to start, and most
 _MOST_DEPTH = 256
 _IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -174,7 +174,8 @@ def _queued(file: int, size: int, depths: Sequence[int], direct: bool, pace: Pac
             break
         if not direct:
             scratch.forget(file)
-        rates[i] = _at_once(file, size, depth, min(_SLICE, pace.left / (len(depths) - i)))
+        share = pace.left / (len(depths) - i)
+        rates[i] = _at_once(file, size, depth, min(max(share, _SLICE[0]), _SLICE[1]))
         pace.step()
     return rates
 

@@ -71,7 +71,9 @@ def describe(ds: xr.Dataset) -> Device:
         system.cpu_name(), bandwidth=streamed, memory=system.memory()[0], device_class="cpu",
         **{name: value for name, value in numbers.items() if not math.isnan(value)},
     )  # fmt: skip
-    note = "bandwidth and FLOP/s as measured here, not as specified"
+    note = (
+        f"bandwidth{'' if math.isnan(flops) else ' and FLOP/s'} as measured here, not as specified"
+    )
     return dataclasses.replace(
         device, source="measured by the probe", note="; ".join(filter(None, (note, device.note)))
     )
