@@ -1,0 +1,109 @@
+"""Speed of a model that memory does not hold, against what people measured (M23)."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from workbench.errors import SpecError
+from workbench.hardware.pressure import fault_rate, measured, miss_share, pressure
+
+sizes = st.floats(1e6, 1e15)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    return measured()
+
+
+def test_the_cliff_of_an_81_gb_model(rows):
+    """M23 [Check]: 64 GB with expert streaming about 5 tok/s, 32 GB about 0.17 (within a third)."""
+    pair = rows.sel(
+        row=["DeepSeek-V4-Flash, M1 Ultra, 64 GB", "DeepSeek-V4-Flash, M1 Ultra, 32 GB"]
+    )
+    np.testing.assert_allclose(pair.measured, [5.0, 0.17])
+    np.testing.assert_allclose(pair.predicted, pair.measured, rtol=1 / 3)
+
+
+def test_every_published_row_within_a_third(rows):
+    assert rows.sizes["row"] >= 4
+    np.testing.assert_allclose(rows.predicted, rows.measured, rtol=1 / 3)
+
+
+def cyclic_misses(blocks, capacity, rounds=20):
+    """Run a cyclic scan through an LRU cache, block by block; the first round fills it."""
+    cache, missed = [], 0
+    for at in range(blocks * rounds):
+        block = at % blocks
+        if block in cache:
+            cache.remove(block)
+        else:
+            missed += at >= blocks
+            del cache[: max(len(cache) - capacity + 1, 0)]
+        cache.append(block)
+    return missed / (blocks * (rounds - 1))
+
+
+@pytest.mark.parametrize(("blocks", "capacity"), [(10, 10), (10, 12), (10, 9), (10, 3), (25, 24)])
+def test_lru_under_a_scan_is_all_or_nothing(blocks, capacity):
+    assert miss_share(blocks, capacity, True) == cyclic_misses(blocks, capacity)
+
+
+def test_belady_keeps_what_fits():
+    """Keeping C - 1 blocks and passing the rest through misses 1 - (C - 1) / W; large C: 1 - C / W."""
+    assert miss_share(1000.0, 400.0, False) == pytest.approx(0.6)
+
+
+@settings(max_examples=50)
+@given(sizes, sizes, sizes, st.floats(1, 4))
+def test_more_memory_never_hurts(working_set, one, other, ratio):
+    memory = np.sort([one, other])
+    ds = pressure(working_set, memory, bandwidth=1e11, storage=5e9, ratio=ratio)
+    assert (np.diff(ds.tok_s.transpose("memory", ...), axis=0) >= 0).all()
+    assert bool((ds.miss >= 0).all()) and bool((ds.miss <= 1).all())
+    lru, random = ds.tok_s.sel(replacement="lru"), ds.tok_s.sel(replacement="random")
+    assert bool((lru <= random * (1 + 1e-9)).all())
+
+
+def test_at_the_edge_one_byte_decides():
+    ds = pressure("80 GB", [80e9, 80e9 - 1e6], bandwidth="800 GB/s", storage="7 GB/s")
+    np.testing.assert_allclose(ds.tok_s.sel(replacement="lru"), [10.0, 7 / 80])
+    np.testing.assert_allclose(ds.tok_s.sel(replacement="random"), [10.0, 10.0], rtol=0.01)
+
+
+def test_compression_helps_only_what_can_be_compressed():
+    """M23 [K]: about 1.0 for quantised weights, 2 to 3 for data of applications."""
+    given_ = {"bandwidth": 1e11, "storage": 5e9}
+    assert pressure(30e9, 16e9, ratio=2.0, **given_).miss.max() == 0
+    assert pressure(30e9, 16e9, ratio=1.0, **given_).miss.max() == 1
+
+
+def test_what_every_token_reads_stays():
+    """Experts of 78 GB beside 9 GB held: the miss is counted on the experts alone."""
+    ds = pressure(78e9, 41e9, read=1.8e9, held=9e9, bandwidth=8e11, storage=7e9)
+    missed = 1.8 * (1 - 32 / 78)
+    assert ds.miss.sel(replacement="random").item() == pytest.approx(missed / 10.8, rel=1e-3)
+
+
+def test_faults_are_slower_than_streams():
+    assert 1e9 < fault_rate("7.4 GB/s") < 2e9 < fault_rate("7.4 GB/s", 2**20) < 7.4e9
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"ratio": 0.5}, "ratio"),
+        ({"ratio": float("nan")}, "ratio"),
+        ({"storage": 0}, "storage"),
+        ({"bandwidth": "fast"}, "bandwidth"),
+        ({"memory": 0}, "memory"),
+        ({"memory": 2.0**70}, "memory"),
+        ({"working_set": -1}, "working_set"),
+        ({"working_set": "2000 PB"}, "working_set"),
+        ({"read": 90e9}, "cannot read more"),
+    ],
+)
+def test_nonsense_is_refused_in_words(change, says):
+    good = {"working_set": 80e9, "memory": 32e9, "bandwidth": 1e11, "storage": 5e9}
+    with pytest.raises(SpecError, match=says):
+        pressure(**(good | change))
