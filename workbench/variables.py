@@ -222,6 +222,7 @@ COORDS: dict[str, tuple[str, str]] = {
     "utilisation": ("1", "share of the pages in use"),
     "zone": ("1", "memory zone"),
     "mobility": ("1", "mobility of the pages"),
+    "event": ("1", "what happened"),
     "request": ("1", "how the memory is asked for"),
     "counter": ("1", "counter of the kernel"),
     "operation": ("1", "step"),
