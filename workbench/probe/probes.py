@@ -8,7 +8,7 @@ from pathlib import Path
 import xarray as xr
 
 from workbench.errors import UnknownNameError, WorkbenchError
-from workbench.probe import bandwidth, disk, matmul, pages, system
+from workbench.probe import bandwidth, buddy, disk, matmul, pages, system
 from workbench.probe.machine import describe, to_text
 from workbench.probe.pace import Pace, Report, silent
 from workbench.results import dataset
@@ -21,6 +21,7 @@ PROBES: dict[str, Callable[..., xr.Dataset]] = {
     "matmul": matmul.flops,
     "pages": pages.latency,
     "faults": pages.faults,
+    "buddy": buddy.read,
     "disk": disk.reads,
 }
 _OF_ONE = ("version", "source", "mechanism", "unseen")  # attrs that say nothing of the whole
