@@ -40,11 +40,23 @@ def test_capacity_bars_and_limit_are_gib(now):
 
 
 def test_context_curve_lies_in_its_interval(curve, now):
-    upper, lower, naive, speed, _, here = context.figure(curve, now).data
+    band, naive, speed, _, here = context.figure(curve, now).data
     np.testing.assert_allclose(speed.y, curve.decode_tok_s)
-    assert all(low <= y <= up for low, y, up in zip(lower.y, speed.y, upper.y, strict=True))
+    upper, lower = np.split(np.asarray(band.y), 2)  # there, and back
+    assert all(low <= y <= up for low, y, up in zip(lower[::-1], speed.y, upper, strict=True))
     assert naive.y[0] == float(curve.naive_tok_s.max())
     assert (here.x[0], here.y[0]) == (4096, now.decode_tok_s.item())
+
+
+def test_band_ends_where_the_memory_is_full(curve, now):
+    cut = curve.copy(deep=True)
+    for name in ("lower", "upper", "decode_tok_s"):
+        cut[name][-1] = np.nan
+    x = context.figure(cut, now).data[0].x
+    assert list(x) == [512, 4096, 4096, 512]
+    for name in ("lower", "upper", "decode_tok_s"):
+        cut[name][:] = np.nan
+    assert len(context.figure(cut, now).data[0].x) == 0
 
 
 @pytest.mark.parametrize("part", [ledger, capacity, context])
@@ -55,7 +67,7 @@ def test_axes_carry_units(part):
 
 def test_start_figure_is_the_three_parts(curve, now):
     fig = start.figure(curve, now)
-    assert len(fig.data) == 2 + 6 + 3
+    assert len(fig.data) == 2 + 5 + 3
     assert not any(trace.showlegend for trace in fig.data)
 
 

@@ -37,9 +37,9 @@ def test_shows_what_predict_says(panel):
         quant="Q6_K",
     )
     np.testing.assert_allclose(panel.widget.data[0].x[:-1], ds.time_s * 1e3)
-    here = panel.widget.data[7]
+    here = panel.widget.data[6]
     assert (here.x[0], here.y[0]) == (5000, pytest.approx(ds.decode_tok_s.item()))
-    np.testing.assert_allclose(panel.widget.data[8].x[:-1], ds.memory_bytes / 2**30)
+    np.testing.assert_allclose(panel.widget.data[7].x[:-1], ds.memory_bytes / 2**30)
 
 
 def test_code_computes_the_same(panel):
