@@ -8,6 +8,7 @@ import xarray as xr
 from workbench import results
 from workbench.errors import SpecError
 from workbench.hardware.contiguity import (
+    Pages,
     block_bytes,
     constant,
     expected_blocks,
@@ -154,9 +155,10 @@ def ways(
         page, max_order, grouping: see `largest_block`.
 
     Returns:
-        Over `request` (REQUESTS): `contiguous_bytes`, the largest piece; `feasible`: pieces as
-        large as wanted, and enough of them; `compaction_s`: time to move pages or to map them;
-        `left_bytes` for everybody else; `hidden_bytes` that nobody can use.
+        Over `request` (REQUESTS): `contiguous_bytes`, the largest piece to expect; `feasible`:
+        pieces as large as wanted, and enough of them; `compaction_s`: time to move pages or to map
+        them; `left_bytes` for everybody else; `hidden_bytes` that nobody can use. Pages in use and
+        pinned ones lie anywhere, unless grouped; the free lists hold what nobody has moved yet.
 
     Raises:
         SpecError: see `largest_block`; a reserve or size beyond the memory's.
@@ -171,28 +173,43 @@ def ways(
             f"reserve: {human_bytes(aside)} is more than the memory, {human_bytes(total)}"
         )
     q, used = float(share(pinned, "pinned")), float(share(utilisation, "utilisation"))
-    order = np.arange(int(np.log2(cut.count)) + 1)
-    blocks = expected_blocks((1 - used) * cut.count, order, q, cut.pageblock if grouping else 0)
-    compacted = float(block_bytes(np.count_nonzero(blocks >= 1.0) - 1, cut.page))
-    huge, room = constant("hugetlb_page"), (1.0 - used) * total
-    pages, mapped = np.ceil(want / cut.page), np.ceil(want / cut.page) * constant("map_page_s")
-    moving = float(move_time(pages * used, cut.page))
-    whole = aside // huge * huge
-    rows = {  # largest piece, bytes to be had so, seconds, left, hidden
-        "free lists": (min(compacted, cut.page << cut.max_order), room, 0.0, total - want, 0.0),
-        "compaction": (compacted, room, moving, total - want, 0.0),
+    groups = cut.pageblock if grouping else 0
+    listed = _found(cut, piece, expected_blocks, used)
+    moved = _found(cut, piece, lambda n, k, q: (1.0 - used) * expected_blocks(n, k, q, groups), q)
+    hidden = _found(cut._replace(count=int(aside) // cut.page), piece, expected_blocks, used)
+    huge, pages = constant("hugetlb_page"), np.ceil(want / cut.page)
+    moving, whole = float(move_time(pages * used, cut.page)), aside // huge * huge
+    rows = {  # largest piece, bytes to be had in pieces as large as wanted, seconds, left, hidden
+        "free lists": (*_within(listed, cut), 0.0, total - want, 0.0),
+        "compaction": (*moved, moving, total - want, 0.0),
         "hugetlb at boot": (min(huge, whole), whole, 0.0, total - whole, 0.0),
         "CMA at boot": (aside, aside, moving if aside else 0.0, total - aside, 0.0),
-        "mem= at boot": (
-            min(compacted, aside),
-            (1.0 - used) * aside,
-            moving,
-            aside - want,
-            total - aside,
+        "mem= at boot": (*_within(hidden, cut), 0.0, aside - want, total - aside),
+        "IOMMU": (
+            cut.page,
+            (1.0 - used) * total,
+            pages * constant("map_page_s"),
+            total - want,
+            0.0,
         ),
-        "IOMMU": (cut.page, room, mapped, total - want, 0.0),
     }
     return _compared(rows, want, piece)
+
+
+def _found(cut: Pages, piece: float, blocks, taken: float) -> tuple[float, float]:
+    """Return the largest block to expect, and the bytes in blocks as large as a piece."""
+    if not cut.count:
+        return 0.0, 0.0
+    orders = np.arange(int(np.log2(cut.count)) + 1)
+    largest = np.count_nonzero(blocks(cut.count, orders, taken) >= 1.0) - 1
+    order = max(int(np.ceil(np.log2(piece / cut.page))), 0)
+    number = float(blocks(cut.count, order, taken)) if order < orders.size else 0.0
+    return float(block_bytes(largest, cut.page)), number * float(block_bytes(order, cut.page))
+
+
+def _within(found: tuple[float, float], cut: Pages) -> tuple[float, float]:
+    """Return what of it the free lists can hand out as one block."""
+    return min(found[0], cut.page << cut.max_order), found[1]
 
 
 def _compared(rows: dict, want: float, piece: float) -> xr.Dataset:

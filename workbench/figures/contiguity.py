@@ -1,0 +1,284 @@
+"""A zone as a map, its free lists, and the largest block that pinned pages leave (M18, M19, M20)."""
+
+import html
+import math
+
+import numpy as np
+import plotly.graph_objects as go
+import xarray as xr
+from plotly.subplots import make_subplots
+
+from workbench.figures import theme
+from workbench.figures.panes import Pane, place
+from workbench.hardware.contiguity_dma import REQUESTS
+from workbench.units import human_bytes
+
+HEIGHT = 880
+PINNED = tuple(10 ** (n / 8) for n in range(-56, 1))  # 1e-7 to 1
+_BLUE, _ORANGE, _GREEN, _RED = theme.PALETTE[:4]
+_BAND = "rgba(0,114,178,0.25)"
+#: A cell without pins is from 0 (free) to 1 (in use), one with pins from 1 to 2 likewise.
+_SHADES = [
+    [0.0, "rgba(128,128,128,0.12)"], [0.5, _BLUE],
+    [0.5, "#F7D9A0"], [1.0, _ORANGE],
+]  # fmt: skip
+_BLOCKS = tuple(2**n for n in range(12, 43, 3))  # byte, ticks of the sizes
+
+
+def map_traces() -> list:
+    """Return the trace of the map, still empty."""
+    bar = {
+        "tickvals": [0.05, 0.95, 1.08, 1.9], "ticktext": ["free", "in use", "pinned, few else", "pinned, full"],
+        "len": 0.42, "y": 1.0, "yanchor": "top", "x": 0.4, "thickness": 14,
+    }  # fmt: skip
+    return [
+        go.Heatmap(
+            colorscale=_SHADES, zmin=0.0, zmax=2.0, xgap=1, ygap=1, colorbar=bar,
+            hovertemplate="%{customdata}<extra></extra>",
+        )
+    ]  # fmt: skip
+
+
+def map_axes() -> dict[str, dict]:
+    """Return the axes of the map: none, addresses run like text."""
+    bare = {"showticklabels": False, "showgrid": False, "zeroline": False, "ticks": ""}
+    return {
+        "xaxis": bare | {"title": {"text": "addresses, row by row"}},
+        "yaxis": bare | {"autorange": "reversed"},
+    }
+
+
+def map_values(ds: xr.Dataset, burst: int) -> list[dict]:
+    """Return what the map shows of `used_share` and `pinned_share` (cell) after a step."""
+    now = ds.isel(burst=burst)
+    used, pinned = now.used_share.values, now.pinned_share.values
+    side = math.isqrt(used.size)
+    size = human_bytes(ds.attrs["zone_bytes"] / used.size)
+    said = [f"{size}: {u:.0%} in use, {p:.2%} pinned" for u, p in zip(used, pinned, strict=True)]
+    cells = np.where(pinned > 0, 1.001 + 0.999 * used, used)
+    return [
+        {
+            "z": cells[: side * side].reshape(side, side),
+            "customdata": np.array(said[: side * side]).reshape(side, side),
+        }
+    ]
+
+
+def list_traces() -> list:
+    """Return the traces of the free lists, still empty: simulated, and read from this machine."""
+    look = {"simulated": (_BLUE, ""), "this machine": (_ORANGE, "/")}
+    return [
+        go.Bar(
+            name=name, showlegend=True, marker={"color": colour, "pattern": {"shape": pattern}},
+            hovertemplate="%{x}: %{y:.1f} % of what is free<extra>" + name + "</extra>",
+        )
+        for name, (colour, pattern) in look.items()
+    ]  # fmt: skip
+
+
+def list_axes() -> dict[str, dict]:
+    """Return the axes of the free lists."""
+    return {
+        "xaxis": {"type": "category", "title": {"text": "size of a free block"}, "nticks": 8, "showgrid": False},
+        "yaxis": {"range": [0, 105], "title": {"text": "share of what is free [%]"}},
+    }  # fmt: skip
+
+
+def list_values(ds: xr.Dataset, burst: int, here: xr.Dataset | None = None) -> list[dict]:
+    """Return what the free lists show.
+
+    Args:
+        ds: a simulated zone.
+        burst: its step.
+        here: what `probe.buddy.read` returned, all zones taken together.
+    """
+    simulated = _shares(ds.free_blocks.isel(burst=burst).values)
+    sizes = _order_names(ds.sizes["order"], ds.attrs["page_bytes"])
+    if here is None:
+        return [{"x": sizes, "y": simulated}, {"x": [], "y": []}]
+    names = _order_names(here.sizes["order"], here.attrs["page_bytes"])
+    read = _shares(here.free_blocks.sum("zone").values)
+    return [{"x": sizes, "y": simulated}, {"x": names, "y": read}]
+
+
+def curve_traces() -> list:
+    """Return the traces over the pinned share, still empty.
+
+    They are: band of random zones (low, high), bound, the other grouping, free lists' end, wanted
+    chunk, the simulated zone, and now.
+    """
+    edge = {"mode": "lines", "line": {"width": 0, "shape": "hv"}, "hoverinfo": "skip"}
+    return [
+        go.Scatter(**edge, showlegend=False),
+        go.Scatter(**edge, showlegend=True, fill="tonexty", fillcolor=_BAND, name="80 % of random zones"),
+        _line("as chosen", _BLUE, "solid", 3), _line("", _GREEN, "dot", 2),
+        _level("free lists end", theme.INK), _level("a piece wanted", _RED),
+        go.Scatter(
+            mode="markers", name="simulated zone, compacted", showlegend=True, cliponaxis=False,
+            marker={"symbol": "circle-open", "size": 13, "color": _GREEN, "line": {"width": 3}},
+            hovertemplate="%{text}<extra></extra>",
+        ),
+        go.Scatter(
+            mode="markers+text", showlegend=False, hoverinfo="skip", cliponaxis=False,
+            marker={"symbol": "diamond", "size": 13, "color": _ORANGE}, textposition="top right",
+        ),
+    ]  # fmt: skip
+
+
+def curve_axes() -> dict[str, dict]:
+    """Return the axes over the pinned share."""
+    ticks = [10.0**n for n in range(-7, 1)]
+    return {
+        "xaxis": {"type": "log", "range": [-7, 0.02], "tickvals": ticks,
+                  "ticktext": [f"{100 * t:g} %" for t in ticks],
+                  "title": {"text": "share of the pages that are pinned"}},
+        "yaxis": {"type": "log", "range": [math.log10(2**11), math.log10(2**41)],
+                  "tickvals": list(_BLOCKS), "ticktext": [human_bytes(b) for b in _BLOCKS],
+                  "title": {"text": "largest block in one piece"}},
+    }  # fmt: skip
+
+
+def curve_values(
+    chosen: xr.Dataset, other: xr.Dataset, now: xr.Dataset, life: xr.Dataset, levels: tuple
+) -> list[dict]:
+    """Return what the view over the pinned share shows.
+
+    Args:
+        chosen, other: `hardware.contiguity.largest_block` over pinned (PINNED), the grouping
+            chosen and the other one.
+        now: the same for one share.
+        life: a simulated zone; its last step is shown.
+        levels: bytes of the end of the free lists, and of a piece wanted.
+    """
+    low, high = (_positive(chosen.sampled_bytes.quantile(q, "seed").values) for q in (0.1, 0.9))
+    grouped = chosen.attrs["grouping"]
+    q, block = now.pinned_bytes.item() / now.attrs["zone_bytes"], now.largest_bytes.item()
+    ends = [PINNED[0], PINNED[-1]]
+    end, pinned = life.isel(burst=-1), life.pinned_share.isel(burst=-1).mean().item()
+    x, left = [max(q, PINNED[0])], "top left" if q > 3e-3 else "top right"
+    return [
+        {"x": PINNED, "y": low},
+        {"x": PINNED, "y": high},
+        {"x": PINNED, "y": _positive(chosen.largest_bytes.values), "name": _grouping(grouped)},
+        {"x": PINNED, "y": _positive(other.largest_bytes.values), "name": _grouping(not grouped)},
+        {"x": ends, "y": [levels[0]] * 2},
+        {"x": ends, "y": [levels[1]] * 2},
+        {
+            "x": [max(pinned, PINNED[0])],
+            "y": _positive(np.array([end.largest_bytes.item()])),
+            "text": [f"simulated: {human_bytes(end.largest_bytes.item())}"],
+        },
+        {"x": x, "y": _positive(np.array([block])), "text": [f"<b>{human_bytes(block)}</b>"], "textposition": left},
+    ]  # fmt: skip
+
+
+def empty() -> go.Figure:
+    """Return the three views in one figure, still empty."""
+    fig = make_subplots(
+        rows=2, cols=2, specs=[[{}, {}], [{"colspan": 2}, None]],
+        horizontal_spacing=0.22, vertical_spacing=0.14,
+    )  # fmt: skip
+    panes = [
+        Pane(1, 1, map_traces(), map_axes(), "The zone, step by step"),
+        Pane(1, 2, list_traces(), list_axes(), "Its free lists"),
+        Pane(2, 1, curve_traces(), curve_axes(), "Largest block that compaction can free"),
+    ]
+    legend = {
+        "x": 1, "y": 0.44, "xanchor": "right", "yanchor": "top", "bgcolor": "rgba(0,0,0,0)",
+    }  # fmt: skip
+    margin = {"l": 10, "r": 20, "t": 40, "b": 50}
+    return place(fig, panes, height=HEIGHT, margin=margin, showlegend=True, legend=legend)
+
+
+def life(ds: xr.Dataset, burst: int) -> go.Figure:
+    """Draw one step of a simulated zone as a plain figure."""
+    title = {"text": f"{human_bytes(ds.attrs['zone_bytes'])}, {ds.phase.values[burst]}"}
+    return theme.figure(map_traces(), map_values(ds, burst), **map_axes(), height=420, title=title)
+
+
+def ways_table(ds: xr.Dataset) -> str:
+    """Return `hardware.contiguity_dma.ways` as an HTML table: how, largest piece, whether it works.
+
+    Args:
+        ds: rows of REQUESTS.
+    """
+    heads = ("asked for by", "largest piece", "works", "takes [s]", "left for others")
+    rows = [
+        (
+            f"{way}: {REQUESTS[str(way)]}", human_bytes(piece), "✓ yes" if ok else "✗ no", f"{seconds:.2g}",
+            human_bytes(left) + (f", {human_bytes(lost)} lost" if lost else ""),
+        )
+        for way, piece, ok, seconds, left, lost in zip(
+            ds.request.values, ds.contiguous_bytes.values, ds.feasible.values, ds.compaction_s.values,
+            ds.left_bytes.values, ds.hidden_bytes.values, strict=True,
+        )
+    ]  # fmt: skip
+    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    body = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in rows)
+    caption = f"{ds.attrs['size'] / 1e9:g} GB in pieces of {human_bytes(ds.attrs['chunk'])}"
+    return f'<table class="wb-table"><caption>{caption}</caption><tr>{head}</tr>{body}</table>'
+
+
+def pool(ds: xr.Dataset) -> go.Figure:
+    """Draw what every order of operations on a pool comes to, best first.
+
+    Args:
+        ds: `hardware.pools.orderings`; orders that do not begin with "create" are left out, since
+            nothing happens before there is a pool.
+    """
+    first = ds.operation_name.isel(operation=0).values == "create"
+    ds = ds.isel(ordering=np.flatnonzero(first))
+    ds = ds.isel(ordering=np.argsort(~ds.feasible.values, kind="stable"))
+    names = [
+        f"{name} {'✓' if ok else '✗'}"
+        for name, ok in zip(ds.ordering.values, ds.feasible.values, strict=True)
+    ]
+    share = ds.largest_bytes.values / ds.attrs["size"] * 100
+    said = [
+        [f"<b>{op}</b><br>{outcome}<br>{human_bytes(size)}" for op, outcome, size in zip(*row, strict=True)]
+        for row in zip(ds.operation_name.values, ds.outcome.values, ds.largest_bytes.values, strict=True)
+    ]  # fmt: skip
+    cells = go.Heatmap(
+        x=[f"step {n}" for n in ds.operation.values], y=names, z=share, text=said, texttemplate="%{text}",
+        colorscale=[[0, "rgba(128,128,128,0.10)"], [1, "rgba(0,158,115,0.55)"]], zmin=0, zmax=100,
+        showscale=False, xgap=3, ygap=3, hovertemplate="%{y}, %{x}: %{text}<extra></extra>",
+        textfont={"size": 11},
+    )  # fmt: skip
+    axes = {
+        "xaxis": {"showgrid": False, "side": "top"},
+        "yaxis": {"autorange": "reversed", "showgrid": False},
+    }
+    title = {"text": "Largest free piece after each step"}
+    return theme.figure([cells], **axes, height=90 + 66 * len(names), title=title, margin={"t": 80})
+
+
+def _line(name: str, colour: str, dash: str, width: float) -> go.Scatter:
+    return go.Scatter(
+        mode="lines", name=name, showlegend=True, connectgaps=False,
+        line={"color": colour, "dash": dash, "width": width, "shape": "hv"},
+        hovertemplate="%{x:.2e} pinned: %{text}<extra></extra>" if not name else None,
+    )  # fmt: skip
+
+
+def _level(name: str, colour: str) -> go.Scatter:
+    return go.Scatter(
+        mode="lines", name=name, showlegend=True, hoverinfo="skip",
+        line={"color": colour, "dash": "dash", "width": 1.5},
+    )  # fmt: skip
+
+
+def _grouping(grouped: bool) -> str:
+    return "pinned pages grouped" if grouped else "pinned pages anywhere"
+
+
+def _positive(values: np.ndarray) -> np.ndarray:
+    return np.where(values > 0, values, np.nan)
+
+
+def _shares(blocks: np.ndarray) -> np.ndarray:
+    held = blocks * 2.0 ** np.arange(blocks.size)
+    return 100 * held / max(held.sum(), 1.0)
+
+
+def _order_names(orders: int, page: int) -> list[str]:
+    return [human_bytes(page << order) for order in range(orders)]
