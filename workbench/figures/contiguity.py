@@ -28,7 +28,7 @@ _BLOCKS = tuple(2**n for n in range(12, 43, 3))  # byte, ticks of the sizes
 def map_traces() -> list:
     """Return the trace of the map, still empty."""
     bar = {
-        "tickvals": [0.05, 0.95, 1.08, 1.9], "ticktext": ["free", "in use", "pinned, few else", "pinned, full"],
+        "tickvals": [0.05, 0.95, 1.08, 1.9], "ticktext": ["free", "in use", "pinned", "pinned, full"],
         "len": 0.42, "y": 1.0, "yanchor": "top", "x": 0.4, "thickness": 14,
     }  # fmt: skip
     return [
