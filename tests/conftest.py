@@ -12,7 +12,7 @@ import workbench  # noqa: F401  (switches JAX to 64 bits, as it does for every u
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 # The first example compiles, and the machines that run these tests are slow: time limits would only flake.
-settings.register_profile("patient", deadline=None)
+settings.register_profile("patient", deadline=None, max_examples=50)
 settings.load_profile("patient")
 
 
