@@ -97,6 +97,20 @@ def test_memory_and_wired_limit():
     assert wired["usable_bytes"] == 20 * 2**30
 
 
+def test_a_disk_as_stated_is_what_files_come_from():
+    def asked(*more: str) -> dict:
+        return answer("predict", "llama-3.1-8b", "rtx-4090", *more)["predictions"][0]
+
+    ssd, usb = asked("--disk", "3 GB/s"), asked("--disk", "40 MB/s")
+    ds = wb.predict(wb.Model.preset("llama-3.1-8b"), Device.preset("rtx-4090", disk="3 GB/s"),
+                    quant="Q4_K_M")  # fmt: skip
+    assert ssd["load_s"]["cold"] == pytest.approx(ds.load_s.sel(cache_state="cold").item())
+    read = usb["file_bytes"] / 40e6  # USB 2.0 takes longer than all the rest
+    assert read < usb["load_s"]["cold"] < 1.1 * read
+    assert usb["load_s"]["warm"] == ssd["load_s"]["warm"] == asked()["load_s"]["warm"]
+    assert usb["decode_tok_s"] == ssd["decode_tok_s"]
+
+
 def test_fit_ranks_what_fits_and_is_fast_enough():
     found = answer("fit", "--device", "rtx-4090", "--top", "10", "--at-least", "20")
     models = found["models"]
@@ -104,6 +118,10 @@ def test_fit_ranks_what_fits_and_is_fast_enough():
     assert all(m["fits"] and m["decode_tok_s"] >= 20 for m in models)
     sizes = [m["total_params"] for m in models]
     assert sizes == sorted(sizes, reverse=True)
+    slow = answer("fit", "--device", "rtx-4090", "--top", "1", "--at-least", "20", "--disk",
+                  "40 MB/s")["models"][0]  # fmt: skip
+    assert slow["model"] == models[0]["model"]
+    assert slow["load_s"]["cold"] > slow["file_bytes"] / 40e6
 
 
 def test_fit_of_a_small_machine_prints_a_sentence():
@@ -152,6 +170,9 @@ def test_lists():
         (["predict", "llama-3.1-8b", "rtx-4090", "--context", "4k"], "context"),
         (["predict", "llama-3.1-8b", "rtx-4090", "--kv", "q9"], "kv_bits"),
         (["predict", "llama-3.1-8b", "rtx-4090", "--memory", "lots"], "memory"),
+        (["predict", "llama-3.1-8b", "rtx-4090", "--disk", "0 GB/s"], "disk"),
+        (["predict", "llama-3.1-8b", "rtx-4090", "--disk", "3 GB"], "disk"),
+        (["fit", "--device", "rtx-4090", "--disk", "quick"], "disk"),
         (["predict", "llama-3.1-8b", "rtx-4090", "--wired-limit", "2 furlongs"], "wired-limit"),
         (["predict", "llama-3.1-8b", "rtx-4090", "--engine", "mlx"], "mlx"),
         (["predict", "llama-3.1-8b", "rtx-4090", "--engine", "nonesuch"], "nonesuch"),
@@ -182,6 +203,8 @@ def test_a_saved_probe_stands_for_the_machine(tmp_path):
     found = answer("probe", *asked)
     assert found["variables"]["stream_bandwidth"]["attrs"]["units"] == "byte/s"
     (record,) = answer("predict", "llama-3.2-1b", file, "--memory", "64 GiB")["predictions"]
+    (slow,) = answer("predict", "llama-3.2-1b", file, "--disk", "40 MB/s")["predictions"]
+    assert slow["load_s"]["cold"] > slow["file_bytes"] / 40e6
     bandwidth = found["device"]["bandwidth"]
     assert record["naive_tok_s"] == pytest.approx(
         wb.predict(wb.Model.preset("llama-3.2-1b"),

@@ -34,7 +34,9 @@ app = typer.Typer(
 )
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Disk = Annotated[str, typer.Option(help='How fast the machine reads files: "3 GB/s".')]
 Engine = Annotated[str, typer.Option(help="llama.cpp, llama.cpp-vulkan, ollama, mlx ...")]
+Memory = Annotated[str, typer.Option(help='Memory of the machine: "32 GiB".')]
 Filter = Annotated[str, typer.Argument(help="Show only names with this text.")]
 
 
@@ -92,7 +94,8 @@ def fit(
     engine: Engine = "llama.cpp",
     at_least: Annotated[float, typer.Option(help="Slower models are left out, tok/s.")] = 5.0,
     top: Annotated[int, typer.Option(min=1, help="Rows to show.")] = 20,
-    memory: Annotated[str, typer.Option(help='Its memory: "32 GiB".')] = "",
+    memory: Memory = "",
+    disk: Disk = "",
     as_json: AsJson = False,
 ) -> None:
     """Rank the models that run on a machine: largest first, in the best format that fits."""
@@ -100,7 +103,7 @@ def fit(
     from workbench.cli_fit import ranked
     from workbench.cli_machine import machine
 
-    asked = machine(device, memory)
+    asked = machine(device, memory, disk)
     found = ranked(asked, context, engine, at_least)[:top]
     if as_json:
         _emit({"device": asked.name, "note": asked.note, "models": found})
@@ -120,7 +123,8 @@ def predict(
     batch: Annotated[str, typer.Option(help="Sequences at a time.")] = "1",
     kv: Annotated[str, typer.Option(help="Type of the KV cache: f16, q8_0 ...")] = "f16",
     build: Annotated[str, typer.Option(help="Build or date of the engine.")] = "",
-    memory: Annotated[str, typer.Option(help='Memory of the device: "32 GiB".')] = "",
+    memory: Memory = "",
+    disk: Disk = "",
     wired_limit: Annotated[str, typer.Option(help='What a model may use: "28 GiB".')] = "",
     as_json: AsJson = False,
 ) -> None:
@@ -133,7 +137,7 @@ def predict(
     work = cli_ask.workload(context, prompt, generate, batch, kv)
     ds = _warned(
         cli_ask.answer, model, device, work, quant=quant, engine=engine, build=build,
-        memory=memory, wired_limit=wired_limit,
+        memory=memory, disk=disk, wired_limit=wired_limit,
     )  # fmt: skip
     records = cli_ask.records(ds)
     if as_json:

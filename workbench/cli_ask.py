@@ -42,7 +42,7 @@ def workload(context: str, prompt: str, generate: str, batch: str, kv: str) -> w
 
 
 def answer(model_names: str, device_names: str, work: wb.Workload, *, quant: str, engine: str,
-           build: str, memory: str, wired_limit: str) -> xr.Dataset:  # fmt: skip
+           build: str, memory: str, disk: str, wired_limit: str) -> xr.Dataset:  # fmt: skip
     """Return what `predict` says of models and machines named with commas between them."""
     asked = [model(name) for name in _split(model_names)]
     if quant:  # a file's own bytes stand for its own format only
@@ -50,9 +50,9 @@ def answer(model_names: str, device_names: str, work: wb.Workload, *, quant: str
     usual = "MLX 4bit" if engines.family(engine) == "mlx" else "Q4_K_M"
     files = {m.quant for m in asked if m.stored_bytes is not None and m.quant}
     formats = _split(quant) or (list(files) if len(files) == 1 and len(asked) == 1 else [usual])
+    machines = [machine(name, memory, disk) for name in _split(device_names) or [""]]
     return wb.predict(
-        _alone(asked), _alone([machine(name, memory) for name in _split(device_names) or [""]]),
-        work, quant=_alone(formats), engine=engine, build=build,
+        _alone(asked), _alone(machines), work, quant=_alone(formats), engine=engine, build=build,
         wired_limit=parse(wired_limit, "byte", "wired-limit") if wired_limit else None,
     )  # fmt: skip
 

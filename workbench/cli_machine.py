@@ -25,19 +25,21 @@ _ABOUT = ("cpu", "cores", "threads", "os", "virtualization", "container", "thp",
           "numa_balancing", "file_system")  # fmt: skip
 
 
-def machine(name: str, memory: str = "") -> Device:
+def machine(name: str, memory: str = "", disk: str = "") -> Device:
     """Return the machine that a name means.
 
     Args:
         name: "this" or nothing for this machine, a file that `workbench probe --save` wrote, or
             one of the catalogue.
         memory: its memory, where it differs.
+        disk: how fast it reads files, where that is known.
     """
+    stated = {"memory": (memory, "byte"), "disk": (disk, "byte/second")}
+    given = {field: parse(text, unit, field) for field, (text, unit) in stated.items() if text}
     if name not in THIS and Path(name).suffix.lower() != ".nc":
-        return Device.preset(name, memory=memory or None)
+        return Device.preset(name, **given)
     found = probe.this_machine() if name in THIS else probe.from_file(name)
-    size = parse(memory, "byte", "memory") if memory else found.memory
-    return dataclasses.replace(found, memory=size)
+    return dataclasses.replace(found, **given)
 
 
 def probed(only: list[str], seconds: str, folder: Path, save: Path | None) -> xr.Dataset:
@@ -97,15 +99,15 @@ def _tables(ds: xr.Dataset) -> Iterator[tuple[str, dict[str, str], list]]:
         yield "", {"": "left", " ": "right"}, rows
     for dim in ds.dims:
         arrays = [_measured(ds[n]) for n in ds.data_vars if ds[n].dims == (dim,)]
-        if arrays:
+        if arrays := [array for array in arrays if array.size]:
             together = xr.align(*arrays, join="outer")
             heads = [together[0][dim], *together]
             columns = [[_cell(head, v) for v in head.values.tolist()] for head in heads]
             names = [head.attrs["long_name"] for head in heads]
             yield "", dict.fromkeys(names, "right"), list(zip(*columns, strict=True))
     for name in ds.data_vars:
-        if ds[name].ndim > 1:
-            yield _grid(_measured(ds[name]))
+        if ds[name].ndim > 1 and (measured := _measured(ds[name])).size:
+            yield _grid(measured)
 
 
 def _measured(array: xr.DataArray) -> xr.DataArray:
@@ -146,7 +148,7 @@ def _cell(array: xr.DataArray, value) -> str:
     if units == "s":
         scale, shown = next(((f, s) for f, s in _SECONDS if value >= f), _SECONDS[-1])
         return f"{value / scale:.3g} {shown}"
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))

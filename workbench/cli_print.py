@@ -119,11 +119,11 @@ def fitting(device, found: list[dict], at_least: float) -> None:
         return
     columns = {"": "right", "model": "left", "params": "right", "active": "right",
                "format": "left", "tok/s": "right", "80 %": "right", "memory": "right",
-               "longest context": "right", "bound": "left"}  # fmt: skip
+               "longest context": "right", "loads in": "right", "bound": "left"}  # fmt: skip
     rows = [
         (i, r["model"], _billions(r["total_params"]), _billions(r["active_params"]), r["quant"],
          f"{r['decode_tok_s']:.3g}", _interval(r), human_bytes(sum(r["memory_bytes"].values())),
-         _tokens(r["max_context"]), r["bound"])
+         _tokens(r["max_context"]), f"{r['load_s']['cold']:.3g} s", r["bound"])
         for i, r in enumerate(found, 1)
     ]  # fmt: skip
     _print_table(columns, rows)

@@ -83,8 +83,9 @@ def miss_traces() -> list:
         for i, page in enumerate(PAGE_SIZES)
     ]  # fmt: skip
     names = go.Scatter(
-        mode="text", y=[100 * mark for mark in _MARKS], textposition="middle right",
-        text=[f" {human_bytes(page)}" for page in PAGE_SIZES], hoverinfo="skip", showlegend=False,
+        mode="text", y=[100 * mark for mark in _MARKS],
+        textposition=["middle left", *["middle right"] * (len(PAGE_SIZES) - 1)],
+        text=[f" {human_bytes(page)} " for page in PAGE_SIZES], hoverinfo="skip", showlegend=False,
     )  # fmt: skip
     return [*lines, names, _here([0, 100])]
 

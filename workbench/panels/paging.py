@@ -43,7 +43,7 @@ class PagingPanel(Panel):
                 "cached": widgets.Checkbox(False, description="file is in the page cache", **plain),
             },
             "Disk": {
-                "latency": NumberSlider("QD1 latency [µs]", 50, 1, 20_000, log=True),
+                "latency": NumberSlider("QD1 latency [µs]", 50, 25, 25_600, log=True),
                 "bandwidth": DecimalSlider("sequential [GB/s]", 1.3, 0.05, 20.0, 0.05),
             },
             "Machine": {

@@ -23,9 +23,10 @@ class Sheet(anywidget.AnyWidget):
 def group(title: str, controls: Sequence[widgets.Widget]) -> widgets.VBox:
     """Return `controls` under a `title`, their labels aligned and wide enough for the longest."""
     inside = (widget for control in controls for widget in family(control))
-    labels = [
-        w for w in inside if getattr(w, "description", "") and hasattr(w.style, "description_width")
-    ]
+    labels = [  # the words of a checkbox stand beside it, not in the column of labels
+        w for w in inside if getattr(w, "description", "")
+        and hasattr(w.style, "description_width") and not isinstance(w, widgets.Checkbox)
+    ]  # fmt: skip
     # A letter is narrower than the digit that "ch" measures.
     width = math.ceil(0.85 * max((len(w.description) for w in labels), default=0)) + 1
     for widget in labels:

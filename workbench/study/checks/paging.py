@@ -188,6 +188,20 @@ def miss_limit(claim: Claim) -> Finding:
     )
 
 
+@check("B22")
+def step_in_size(claim: Claim) -> Finding:
+    around = [part * claim.value["GB"] * 1e9 for part in (0.9, 1.1)]
+    below, above = translation(around, known("apple_page"), "Apple M1").latency_s.values
+    drop = 1 - below / above
+    return decide(
+        drop >= claim.value["drop"] / 2,
+        "wrong_physics",
+        f"only {fact('mmap_shootdown')['value']} flush TLBs, a memory controller sees none. From 10 "
+        f"% below {claim.value['GB']} GB to 10 % above random reads slow by {drop:.1%}, not by "
+        f"{claim.value['drop']:.0%}: misses begin at 48 MiB and grow smoothly.",
+    )
+
+
 @check("B46")
 def no_mmap_recommended(claim: Claim) -> Finding:
     later = text("B67")
