@@ -5,7 +5,14 @@ import pytest
 
 from workbench.study.claims import claims
 
-OURS = [f"A{n}" for n in (*range(33, 43), 79, 80, 81, 96, 97)] + ["B22", "B46", "B67", "C24", "C74", "C75"]
+OURS = [f"A{n}" for n in (*range(33, 43), 79, 80, 81, 96, 97)] + [
+    "B22",
+    "B46",
+    "B67",
+    "C24",
+    "C74",
+    "C75",
+]
 
 
 @pytest.fixture(scope="module")
