@@ -22,7 +22,8 @@ THIS = ("", "this")
 _EVENTS = ("pgfault", "pgmajfault", "thp_fault_alloc", "thp_fault_fallback", "compact_stall",
            "compact_fail", "numa_hint_faults", "pswpin", "pswpout")  # fmt: skip
 _ABOUT = ("cpu", "cores", "threads", "os", "virtualization", "container", "thp", "numa_nodes",
-          "numa_balancing", "file_system")  # fmt: skip
+          "numa_balancing", "page_bytes", "huge_page_bytes", "readahead_bytes",
+          "fault_around_bytes", "file_system")  # fmt: skip
 
 
 def machine(name: str, memory: str = "", disk: str = "") -> Device:
@@ -78,10 +79,7 @@ def print_probe(ds: xr.Dataset) -> None:
     if "device" in ds.attrs:
         device = machines.from_text(ds.attrs["device"])
         cli_print.heading(f"{device.name}, {human_bytes(device.memory)}", device.note)
-    about = [
-        (key.replace("_", " "), ds.attrs[key]) for key in _ABOUT if ds.attrs.get(key, "") != ""
-    ]
-    if about:
+    if about := _about(ds.attrs):
         cli_print.table("", {"": "left", " ": "left"}, about)
     if "counter" in ds.coords:
         ds = ds.sel(counter=[name for name in _EVENTS if name in ds.counter.values])
@@ -89,6 +87,16 @@ def print_probe(ds: xr.Dataset) -> None:
         cli_print.table(title, columns, rows)
     for line in ds.attrs["unseen"].splitlines():
         cli_print.note(f"not seen: {line}")
+
+
+def _about(attrs: dict) -> list[tuple[str, str]]:
+    """Return what is known of the machine's settings; -1 stands for what cannot be read."""
+    known = {key: attrs[key] for key in _ABOUT if attrs.get(key, -1) not in ("", -1)}
+    return [
+        (key.removesuffix("_bytes").replace("_", " "),
+         human_bytes(value) if key.endswith("_bytes") else str(value))
+        for key, value in known.items()
+    ]  # fmt: skip
 
 
 def _tables(ds: xr.Dataset) -> Iterator[tuple[str, dict[str, str], list]]:

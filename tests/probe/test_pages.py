@@ -120,15 +120,18 @@ def test_questions_without_meaning(tmp_path):
         pages.latency(SETS, seconds=0)
 
 
-def test_settings_are_read():
-    ds = pages.settings()
-    assert ds.attrs["page_bytes"] >= 4096 and ds.attrs["numa_nodes"] >= 1
-    assert ds.huge_pages.dims == ("page_size", "state")
+def test_settings_are_read(touched):
+    assert touched.attrs["page_bytes"] >= 4096
+    assert {"huge_page_bytes", "readahead_bytes", "fault_around_bytes"} <= set(touched.attrs)
 
 
 def test_settings_that_cannot_be_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(system, "ROOT", tmp_path)
-    ds = pages.settings()
-    assert ds.attrs["numa_balancing"] == ds.attrs["readahead_bytes"] == -1
-    assert ds.attrs["thp"] == "" and ds.attrs["huge_page_bytes"] == 0
+    folder, root = tmp_path / "disk", tmp_path / "root"
+    folder.mkdir()
+    monkeypatch.setattr(system, "ROOT", root)
+    ds = pages.faults(folder, "1 MiB", seconds=0.5)
+    folder.rmdir()
+    assert ds.attrs["readahead_bytes"] == ds.attrs["fault_around_bytes"] == -1
+    assert ds.attrs["huge_page_bytes"] == 0
     assert "fault-around cannot be read" in ds.attrs["unseen"]
+    assert "readahead cannot be read" in ds.attrs["unseen"]

@@ -133,6 +133,8 @@ def found(ds: xr.Dataset) -> str:
             for page, value in zip(last.page_size.values, last.values, strict=True)
         )
         said.append(f"A random access to {human_bytes(last.working_set.item())} took {each}.")
+    if (ahead := ds.attrs.get("readahead_bytes", -1)) >= 0:
+        said.append(f"The kernel reads {human_bytes(ahead)} ahead of a stream from this disk.")
     if answer := ds.attrs.get("map_hugetlb_on_file"):
         said.append(f"Mapping a file with MAP_HUGETLB was answered with {answer}.")
     return f'<div role="status">{html.escape(" ".join(said))}</div>'

@@ -78,8 +78,9 @@ def faults(
 
     Returns:
         page_s (access) in s per page: of anonymous memory, and of a mapped file in the page cache,
-        on the disk, and there without readahead. attrs["map_hugetlb_on_file"] is what the system
-        answers when a file is to be mapped in huge pages.
+        on the disk, and there without readahead. attrs page_bytes, huge_page_bytes, readahead_bytes
+        and fault_around_bytes (-1 where it cannot be read), and map_hugetlb_on_file: what the
+        system answers when a file is to be mapped in huge pages.
 
     Raises:
         SpecError: under 1 MiB, or no budget.
@@ -98,40 +99,12 @@ def faults(
             held = np.fmax(held, cached)
             if not pace.step():
                 break
-    table = np.array(list(took.values()))
+    table, settings = np.array(list(took.values())), _settings(path)
     return dataset(
         {"page_s": ("access", table)}, {"access": list(ACCESSES)},
-        source="measured", mechanism="M15", page_bytes=mmap.PAGESIZE, map_hugetlb_on_file=answer,
+        source="measured", mechanism="M15", **settings, map_hugetlb_on_file=answer,
         file_system=scratch.kind(path),
-        unseen=unseen(*_limits(held), *_guest(), pace.unmeasured(table)),
-    )  # fmt: skip
-
-
-def settings(folder: str | Path = ".") -> xr.Dataset:
-    """Read how this system pages.
-
-    Args:
-        folder: whose disk's readahead counts.
-
-    Returns:
-        huge_pages (page_size, state); attrs page_bytes, huge_page_bytes, thp, thp_defrag,
-        numa_nodes, numa_balancing, readahead_bytes, fault_around_bytes (0, "" or -1 where it
-        cannot be read) and `unseen`.
-    """
-    read = system.read()
-    around = chase.number("sys/kernel/debug/fault_around_bytes")
-    ahead = _readahead(Path(folder))
-    names = ("thp", "thp_defrag", "numa_nodes", "numa_balancing")
-    return dataset(
-        {"huge_pages": read.huge_pages}, source="read", mechanism="M15",
-        **{name: read.attrs[name] for name in names},
-        page_bytes=mmap.PAGESIZE, huge_page_bytes=chase.huge_page(), readahead_bytes=ahead,
-        fault_around_bytes=around,
-        unseen=unseen(
-            read.attrs["unseen"],
-            "fault-around cannot be read (debugfs, root alone)" if around < 0 else "",
-            "the disk's readahead cannot be read" if ahead < 0 else "",
-        ),
+        unseen=unseen(*_limits(held), *_unread(settings), *_guest(), pace.unmeasured(table)),
     )  # fmt: skip
 
 
@@ -197,6 +170,22 @@ def _huge_file(file: int, size: int) -> str:
     except OSError as err:
         return errno.errorcode.get(err.errno or 0, str(err))
     return "granted"
+
+
+def _settings(folder: Path) -> dict[str, int]:
+    return {
+        "page_bytes": mmap.PAGESIZE, "huge_page_bytes": chase.huge_page(),
+        "readahead_bytes": _readahead(folder),
+        "fault_around_bytes": chase.number("sys/kernel/debug/fault_around_bytes"),
+    }  # fmt: skip
+
+
+def _unread(settings: dict[str, int]) -> list[str]:
+    return [
+        "fault-around cannot be read (debugfs, root alone)"
+        if settings["fault_around_bytes"] < 0 else "",
+        "the disk's readahead cannot be read" if settings["readahead_bytes"] < 0 else "",
+    ]  # fmt: skip
 
 
 def _readahead(folder: Path) -> int:
