@@ -2,6 +2,7 @@
 
 import csv
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import workbench as wb
-from workbench import cli, data
+from workbench import cli, cli_machine, data
 from workbench.specs.device import Device
 from workbench.study import calibrate
 from workbench.study.rows import is_scored
@@ -213,6 +214,16 @@ def test_a_saved_probe_stands_for_the_machine(tmp_path):
     )  # fmt: skip
     shown = run("probe", "--only", "system").stdout
     assert "memory" in shown and "not seen" in shown
+
+
+def test_the_first_interrupt_stops_the_probes_and_the_second_one_the_program():
+    with cli_machine._stoppable(lambda what, done, of: True) as told:
+        assert told("disk", 1, 2)
+        signal.raise_signal(signal.SIGINT)
+        assert not told("disk", 2, 2)
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_a_context_beyond_the_model_warns_once_and_answers():
