@@ -7,11 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import workbench as wb
-from workbench import cli, cli_machine, data
+from workbench import cli, cli_machine, data, results
 from workbench.specs.device import Device
 from workbench.study import calibrate
 from workbench.study.rows import is_scored
@@ -113,16 +114,14 @@ def test_a_disk_as_stated_is_what_files_come_from():
 
 
 def test_fit_ranks_what_fits_and_is_fast_enough():
-    found = answer("fit", "--device", "rtx-4090", "--top", "10", "--at-least", "20")
+    found = answer("fit", "--device", "rtx-4090", "--top", "10", "--at-least", "20", "--disk",
+                   "40 MB/s")  # fmt: skip
     models = found["models"]
     assert len(models) == 10
     assert all(m["fits"] and m["decode_tok_s"] >= 20 for m in models)
     sizes = [m["total_params"] for m in models]
     assert sizes == sorted(sizes, reverse=True)
-    slow = answer("fit", "--device", "rtx-4090", "--top", "1", "--at-least", "20", "--disk",
-                  "40 MB/s")["models"][0]  # fmt: skip
-    assert slow["model"] == models[0]["model"]
-    assert slow["load_s"]["cold"] > slow["file_bytes"] / 40e6
+    assert all(m["load_s"]["cold"] > m["file_bytes"] / 40e6 for m in models)
 
 
 def test_fit_of_a_small_machine_prints_a_sentence():
@@ -203,9 +202,9 @@ def test_a_saved_probe_stands_for_the_machine(tmp_path):
     asked = ["--only", "bandwidth", "--only", "matmul", "--seconds", "2", "--save", file]
     found = answer("probe", *asked)
     assert found["variables"]["stream_bandwidth"]["attrs"]["units"] == "byte/s"
-    (record,) = answer("predict", "llama-3.2-1b", file, "--memory", "64 GiB")["predictions"]
-    (slow,) = answer("predict", "llama-3.2-1b", file, "--disk", "40 MB/s")["predictions"]
-    assert slow["load_s"]["cold"] > slow["file_bytes"] / 40e6
+    (record,) = answer("predict", "llama-3.2-1b", file, "--memory", "64 GiB", "--disk",
+                       "40 MB/s")["predictions"]  # fmt: skip
+    assert record["load_s"]["cold"] > record["file_bytes"] / 40e6
     bandwidth = found["device"]["bandwidth"]
     assert record["naive_tok_s"] == pytest.approx(
         wb.predict(wb.Model.preset("llama-3.2-1b"),
@@ -224,6 +223,26 @@ def test_the_first_interrupt_stops_the_probes_and_the_second_one_the_program():
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_what_a_probe_could_not_measure_is_not_printed(capsys):
+    ds = results.dataset(
+        {
+            "iops": ("queue_depth", [np.nan, np.nan]),
+            "read_latency_s": ("queue_depth", [np.nan, np.nan]),
+            "read_bandwidth": (("cache_state", "block_size"), [[np.nan], [np.nan]]),
+            "fi": (("zone", "order"), [[-1000.0, 512.5]]),
+        },
+        {"queue_depth": [1, 2], "cache_state": ["cold", "warm"], "block_size": [4096],
+         "zone": ["Normal 0"], "order": [0, 1]},
+        unseen="pages: why", numa_balancing=-1, thp="", readahead_bytes=131072,
+    )  # fmt: skip
+    cli_machine.print_probe(ds)
+    shown = capsys.readouterr().out
+    assert "random read" not in shown and "reading" not in shown
+    assert "-1,000" in shown and "512" in shown
+    assert "128 KiB" in shown and "balancing" not in shown and "thp" not in shown
+    assert "not seen: pages: why" in shown
 
 
 def test_a_context_beyond_the_model_warns_once_and_answers():
