@@ -114,3 +114,13 @@ def test_a_stopped_probe_shows_what_it_has(monkeypatch, tmp_path):
 
 def test_nothing_measured_is_no_sentence():
     assert found(dataset({"memory_total": 1.0}, {})) == '<div role="status"></div>'
+
+
+def test_the_sentence_names_what_every_page_size_measured():
+    times = [[5e-9, 9e-9, 2e-7], [5e-9, 8e-9, np.nan]]
+    ds = dataset(
+        {"latency_s": (("page_size", "working_set"), times)},
+        {"page_size": [4096, 2**21], "working_set": [2**14, 2**20, 2**26]},
+    )
+    assert "to 1 MiB took 9 ns in pages of 4 KiB, 8 ns in pages of 2 MiB" in found(ds)
+    assert found(ds.where(False)) == '<div role="status"></div>'

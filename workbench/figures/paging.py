@@ -21,6 +21,7 @@ _ROWS = tuple(
 )
 _MARKS = (0.85, 0.62, 0.42, 0.22)  # miss rates at which the lines are named
 _TICKS = tuple(2**n for n in range(16, 37, 4))
+_NARROW = 0.12  # of the longest bar: a number would have to stand upright
 _US, _NS = 1e-6, 1e-9
 
 
@@ -35,7 +36,11 @@ def load_values(ds: xr.Dataset, page: float) -> list[dict]:
     sums = [_seconds(total) for total in parts.sum(0)]
     chosen = ds.page_size.values.tolist().index(page)
     sums[chosen] = f"<b>{sums[chosen]} ◂</b>"
-    return stacked.values(parts, sums)
+    bars = stacked.values(parts, sums)
+    narrow = parts < _NARROW * parts.sum(0).max()
+    for bar, row in zip(bars, narrow, strict=False):
+        bar["text"] = ["" if thin else said for thin, said in zip(row, bar["text"], strict=True)]
+    return bars
 
 
 def touch_traces() -> list:

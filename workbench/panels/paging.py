@@ -18,7 +18,7 @@ from workbench.panels.probe import measure
 from workbench.units import human_bytes
 
 _AROUND = tuple(2**n for n in range(12, 22))
-PROBE = {"seconds": 6.0, "label": "Probe this machine: 64 MiB of pages"}
+PROBE = {"seconds": 8.0, "label": "Probe this machine: 64 MiB of pages"}
 
 
 class PagingPanel(Panel):
@@ -125,9 +125,9 @@ class PagingPanel(Panel):
 def found(ds: xr.Dataset) -> str:
     """Return in a sentence of HTML what the probe of pages found."""
     said = []
-    if "latency_s" in ds:
-        last = ds.latency_s.dropna("page_size", how="all").dropna("working_set", how="all")
-        last = last.isel(working_set=-1)
+    if "latency_s" in ds and (times := ds.latency_s).notnull().any():
+        both = times.dropna("page_size", how="all").dropna("working_set", how="any")
+        last = both.isel(working_set=-1)  # the largest that was measured in every page size
         each = ", ".join(
             f"{value * 1e9:.0f} ns in pages of {human_bytes(page)}"
             for page, value in zip(last.page_size.values, last.values, strict=True)
