@@ -131,8 +131,7 @@ VARIABLES: dict[str, tuple[str, str]] = {
     # pressure
     "miss": ("1", "share of the bytes read that memory does not hold"),
     "tok_s": ("token/s", "decode speed"),
-    "working_set": ("byte", "working set"),
-    "read_bytes": ("byte", "bytes read per token"),
+    "working_bytes": ("byte", "weights read over and over"),
     # paging
     "l1_miss_rate": ("1", "share of accesses that miss the first TLB"),
     "miss_rate": ("1", "share of accesses that miss the TLB"),
@@ -228,6 +227,7 @@ COORDS: dict[str, tuple[str, str]] = {
     "operation": ("1", "step"),
     "ordering": ("1", "order of the operations"),
     "replacement": ("1", "what is thrown out"),
+    "pager": ("1", "who decides what stays"),
     "memory": ("byte", "memory of the machine"),
     # paging
     "working_set": ("byte", "working set"),

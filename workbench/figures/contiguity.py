@@ -55,7 +55,7 @@ def map_values(ds: xr.Dataset, burst: int) -> list[dict]:
     side = math.isqrt(used.size)
     size = human_bytes(ds.attrs["zone_bytes"] / used.size)
     said = [f"{size}: {u:.0%} in use, {p:.2%} pinned" for u, p in zip(used, pinned, strict=True)]
-    cells = np.where(pinned > 0, 1.001 + 0.999 * used, used)
+    cells = np.where(pinned > 0, 1.001 + 0.999 * used, 0.999 * used)
     return [
         {
             "z": cells[: side * side].reshape(side, side),
@@ -69,7 +69,7 @@ def list_traces() -> list:
     look = {"simulated": (_BLUE, ""), "this machine": (_ORANGE, "/")}
     return [
         go.Bar(
-            name=name, showlegend=True, marker={"color": colour, "pattern": {"shape": pattern}},
+            name=name, showlegend=True, legend="legend2", marker={"color": colour, "pattern": {"shape": pattern}},
             hovertemplate="%{x}: %{y:.1f} % of what is free<extra>" + name + "</extra>",
         )
         for name, (colour, pattern) in look.items()
@@ -130,7 +130,7 @@ def curve_axes() -> dict[str, dict]:
     ticks = [10.0**n for n in range(-7, 1)]
     return {
         "xaxis": {"type": "log", "range": [-7, 0.02], "tickvals": ticks,
-                  "ticktext": [f"{100 * t:g} %" for t in ticks],
+                  "ticktext": [f"{100 * t:.5f}".rstrip("0").rstrip(".") + " %" for t in ticks],
                   "title": {"text": "share of the pages that are pinned"}},
         "yaxis": {"type": "log", "range": [math.log10(2**11), math.log10(2**41)],
                   "tickvals": list(_BLOCKS), "ticktext": [human_bytes(b) for b in _BLOCKS],
@@ -183,11 +183,11 @@ def empty() -> go.Figure:
         Pane(1, 2, list_traces(), list_axes(), "Its free lists"),
         Pane(2, 1, curve_traces(), curve_axes(), "Largest block that compaction can free"),
     ]
-    legend = {
-        "x": 1, "y": 0.44, "xanchor": "right", "yanchor": "top", "bgcolor": "rgba(0,0,0,0)",
-    }  # fmt: skip
-    margin = {"l": 10, "r": 20, "t": 40, "b": 50}
-    return place(fig, panes, height=HEIGHT, margin=margin, showlegend=True, legend=legend)
+    legend = {"x": 1, "xanchor": "right", "yanchor": "top", "bgcolor": "rgba(0,0,0,0)"}
+    return place(
+        fig, panes, height=HEIGHT, margin={"l": 10, "r": 20, "t": 40, "b": 50}, showlegend=True,
+        legend=legend | {"y": 0.44}, legend2=legend | {"y": 1.0},
+    )  # fmt: skip
 
 
 def life(ds: xr.Dataset, burst: int) -> go.Figure:
@@ -213,10 +213,13 @@ def ways_table(ds: xr.Dataset) -> str:
             ds.left_bytes.values, ds.hidden_bytes.values, strict=True,
         )
     ]  # fmt: skip
-    head = "".join(f'<th scope="col">{text}</th>' for text in heads)
+    left = 'style="text-align:left"'  # JupyterLab's own tables are flush right
+    head = "".join(f'<th scope="col" {left}>{text}</th>' for text in heads)
     body = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in rows)
     caption = f"{ds.attrs['size'] / 1e9:g} GB in pieces of {human_bytes(ds.attrs['chunk'])}"
-    return f'<table class="wb-table"><caption>{caption}</caption><tr>{head}</tr>{body}</table>'
+    return (
+        f'<table class="wb-table"><caption {left}>{caption}</caption><tr>{head}</tr>{body}</table>'
+    )
 
 
 def pool(ds: xr.Dataset) -> go.Figure:
@@ -234,22 +237,28 @@ def pool(ds: xr.Dataset) -> go.Figure:
         for name, ok in zip(ds.ordering.values, ds.feasible.values, strict=True)
     ]
     share = ds.largest_bytes.values / ds.attrs["size"] * 100
-    said = [
-        [f"<b>{op}</b><br>{outcome}<br>{human_bytes(size)}" for op, outcome, size in zip(*row, strict=True)]
-        for row in zip(ds.operation_name.values, ds.outcome.values, ds.largest_bytes.values, strict=True)
-    ]  # fmt: skip
+    steps = [f"step {n}" for n in ds.operation.values]
     cells = go.Heatmap(
-        x=[f"step {n}" for n in ds.operation.values], y=names, z=share, text=said, texttemplate="%{text}",
-        colorscale=[[0, "rgba(128,128,128,0.10)"], [1, "rgba(0,158,115,0.55)"]], zmin=0, zmax=100,
-        showscale=False, xgap=3, ygap=3, hovertemplate="%{y}, %{x}: %{text}<extra></extra>",
-        textfont={"size": 11},
+        x=steps, y=names, z=share, colorscale=[[0, "rgba(128,128,128,0.10)"], [1, "rgba(0,158,115,0.55)"]],
+        zmin=0, zmax=100, showscale=False, xgap=3, ygap=3, hoverinfo="skip",
+    )  # fmt: skip
+    words = go.Scatter(
+        x=steps * len(names), y=np.repeat(names, len(steps)), mode="text", hoverinfo="skip", textfont={"size": 12},
+        text=[
+            f"<b>{op}</b><br>{outcome.replace(': ', ':<br>')}<br>{human_bytes(size)}"
+            for op, outcome, size in zip(
+                ds.operation_name.values.ravel(), ds.outcome.values.ravel(), ds.largest_bytes.values.ravel(),
+                strict=True,
+            )
+        ],
     )  # fmt: skip
     axes = {
         "xaxis": {"showgrid": False, "side": "top"},
         "yaxis": {"autorange": "reversed", "showgrid": False},
     }
     title = {"text": "Largest free piece after each step"}
-    return theme.figure([cells], **axes, height=90 + 66 * len(names), title=title, margin={"t": 80})
+    height = 90 + 80 * len(names)
+    return theme.figure([cells, words], **axes, height=height, title=title, margin={"t": 80})
 
 
 def _line(name: str, colour: str, dash: str, width: float) -> go.Scatter:

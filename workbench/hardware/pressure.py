@@ -7,7 +7,8 @@ import xarray as xr
 
 from workbench import data, results
 from workbench.errors import SpecError
-from workbench.hardware.contiguity import size_of, within
+from workbench.hardware.contiguity import constant, size_of, within
+from workbench.hardware.paging import known
 from workbench.units import parse
 
 #: What is thrown out when something must go -> what that means for a scan that comes round again.
@@ -15,8 +16,6 @@ REPLACEMENTS = {
     "lru": "what was used longest ago, which the next round needs first",
     "random": "anything, or what was used last: the rest stays",
 }
-FAULT_LATENCY = 67.5e-6  # s: middle of the 45 to 90 us that M26 gives an NVMe read
-READAHEAD = 128 * 1024  # bytes: Linux reads ahead so far (read_ahead_kb); one read at a time
 
 
 def miss_share(working_set, capacity, lru):
@@ -29,16 +28,17 @@ def miss_share(working_set, capacity, lru):
     return np.where(lru, np.where(outside > 0.0, 1.0, 0.0), outside)
 
 
-def fault_rate(storage: float | str, chunk: float = READAHEAD) -> float:
+def fault_rate(storage: float | str, chunk: float | None = None) -> float:
     """Return what a disk gives when pages are read as they are missed, B/s.
 
     Args:
         storage: B/s or text, its rate for long reads.
-        chunk: bytes of one read; the next starts when this one is used.
+        chunk: bytes of one read, Linux's readahead by default; the next starts when it is used.
 
     Equation: chunk / (latency + chunk / rate): one read under way (M24, M26).
     """
-    return chunk / (FAULT_LATENCY + chunk / parse(storage, "byte/second", "storage"))
+    chunk = known("readahead") if chunk is None else chunk
+    return chunk / (constant("disk_latency_s") + chunk / parse(storage, "byte/second", "storage"))
 
 
 def pressure(

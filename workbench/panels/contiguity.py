@@ -10,12 +10,13 @@ from workbench.figures import contiguity as figure
 from workbench.figures import theme
 from workbench.hardware.contiguity import constant, largest_block
 from workbench.hardware.contiguity_dma import ways
-from workbench.hardware.contiguity_zone import LIMIT, simulate
+from workbench.hardware.contiguity_zone import COMPACTIONS, simulate
 from workbench.panels.controls import NumberSlider
 from workbench.panels.decimal import DecimalSlider
 from workbench.panels.job import Job, Report
 from workbench.panels.panel import Panel
 from workbench.panels.probe import measure
+from workbench.panels.stepper import Stepper
 from workbench.units import GB, GiB, human_bytes
 
 _ZONES = tuple(2**n for n in range(10))  # GiB
@@ -29,7 +30,6 @@ _BOOT = {
     "CMA": "CMA at boot",
     "mem=": "mem= at boot",
 }
-_FRAME_MS = 300
 
 
 class ContiguityPanel(Panel):
@@ -40,7 +40,8 @@ class ContiguityPanel(Panel):
         wide = {"width": "auto"}
         self._here: xr.Dataset | None = None
         self._key: tuple = ()
-        self._step = NumberSlider("step", 0, 0, 1)
+        last = int(constant("zone_bursts")) + 1 + COMPACTIONS
+        self._step = Stepper("step", last - COMPACTIONS, last, "Compact")
         return {
             "Zone": {
                 "zone": _slider("zone", {f"{g} GiB": g for g in _ZONES}, 32),
@@ -110,21 +111,26 @@ class ContiguityPanel(Panel):
         v = self.values
         ok = [str(way) for way in self._shown().request.values[self._shown().feasible.values]]
         now = self._life.isel(burst=self._step.value)
-        listed, largest = (human_bytes(x.item()) for x in (now.listed_bytes, now.largest_bytes))
+        listed, largest = now.listed_bytes.item(), now.largest_bytes.item()
+        free = (
+            f"largest free block {human_bytes(largest)}, in the free lists {human_bytes(listed)}"
+            if largest
+            else "nothing is free"
+        )
         return (
             f"{human_bytes(ds.pinned_bytes.item())} of pinned pages "
             f"{'kept together' if v['grouping'] else 'anywhere'} in {v['zone']} GiB leave blocks of "
             f"{human_bytes(ds.largest_bytes.item())} at most. {v['size']:g} GB in pieces of "
             f"{human_bytes(v['chunk'])} can be had by: {', '.join(ok) or 'nothing here'}. "
             f"Step {self._step.value} of the {human_bytes(self._life.attrs['zone_bytes'])} simulated "
-            f"({now.phase.item()}): largest free block {largest}, in the free lists {listed}."
+            f"({now.phase.item()}): {free}."
         )
 
     def below(self) -> list[widgets.Widget]:
-        """Return the table, the buttons that step, and those that simulate all and read this machine."""
+        """Return the table, and the buttons that simulate all and read this machine."""
         self._run = Job("Simulate the whole zone", self._whole, lambda _: self.redraw())
         self._read = measure(("buddy",), self._show_here, label="Read this machine's free lists")
-        return [self._stepper(), self._table, self._run.view, self._read.view]
+        return [self._table, self._run.view, self._read.view]
 
     def to_code(self) -> str:
         """Return the lines that compute `data` in a script."""
@@ -140,22 +146,6 @@ class ContiguityPanel(Panel):
     def _table(self) -> widgets.HTML:
         return widgets.HTML()
 
-    def _stepper(self) -> widgets.Box:
-        """Return buttons with words, and a player."""
-        self._play = widgets.Play(
-            interval=_FRAME_MS, min=0, max=self._step.box.max, show_repeat=False
-        )
-        widgets.jslink((self._play, "value"), (self._step.slider, "value"))
-        buttons = {"Back": -1, "Step": 1, "Compact": LIMIT}
-        row = []
-        for text, by in buttons.items():
-            row.append(widgets.Button(description=text, layout={"width": "auto"}))
-            row[-1].on_click(lambda _, by=by: self._go(by))
-        return widgets.HBox([*row, self._play])
-
-    def _go(self, by: int) -> None:
-        self._step.value = min(max(self._step.value + by, 0), self._step.box.max)
-
     def _shown(self) -> xr.Dataset:
         """Return the ways that exist here."""
         boot = [way for way in _BOOT.values() if way and way != self.values["boot"]]
@@ -168,15 +158,10 @@ class ContiguityPanel(Panel):
         return max(v["used"], v["pinned"]), v["pinned"], v["order"], v["grouping"]
 
     def _live(self, life: xr.Dataset, key: tuple) -> None:
-        """Show another life, at the step where the cache has been dropped at first."""
-        last = life.sizes["burst"] - 1
-        self._life, first = life, not self._key
-        self._key = key
+        """Show another life."""
+        self._life, self._key = life, key
         with self._silence():
-            self._step.box.max = self._step.slider.max = last
-            self._step.value = (
-                int(constant("zone_bursts")) + 1 if first else min(self._step.value, last)
-            )
+            self._step.extend(life.sizes["burst"] - 1)
 
     def _whole(self, report: Report) -> xr.Dataset:
         used, pinned, order, grouping = key = self._asked()
