@@ -189,6 +189,16 @@ def test_mapping_is_a_one_off():
     assert ds.first_transfer_s > ds.transfer_s and bool(ds.feasible)
 
 
+def test_what_an_iommu_costs_again_and_again():
+    """M20: misses x t_walk, one miss per line of eight entries; none while the IOTLB holds all."""
+    large = transfer("16 GiB", "1 GiB", bandwidth="100 GB/s", page="16 KiB")
+    plain = 2**34 / 100e9 + 16 * 3e-7
+    assert large.transfer_s.item() == pytest.approx(plain + 2**20 / 8 * 2e-7)
+    assert (large.first_transfer_s - large.transfer_s).item() == pytest.approx(2**20 * 2e-7)
+    small = transfer("16 MiB", "1 MiB", bandwidth="100 GB/s", page="16 KiB")
+    assert small.transfer_s.item() == pytest.approx(2**24 / 100e9 + 16 * 3e-7)
+
+
 def test_without_an_iommu_a_chunk_must_be_one_piece():
     chunks = [4 * MIB, 16 * MIB, 64 * MIB]
     ds = transfer("1 GiB", chunks, bandwidth="100 GB/s", iommu=False, largest="16 MiB")
@@ -225,6 +235,9 @@ def test_every_constant_has_a_source():
         (lambda: largest_block("32 GiB", -0.1), "pinned.*from 0 to 1"),
         (lambda: largest_block("32 GiB", float("nan")), "pinned"),
         (lambda: largest_block("32 GiB", "many"), "not a number"),
+        (lambda: largest_block("32 GiB", xr.DataArray(["many"])), "many.*not a number"),
+        (lambda: largest_block("32 GiB", 0.1, seeds=0), "seeds.*from 1"),
+        (lambda: pages_of("32 GiB", max_order="ten"), "max_order.*whole number"),
         (lambda: largest_block("32 GiB", 0.1, utilisation=1.2), "utilisation.*from 0 to 1"),
         (lambda: largest_block("32 GiB", 0.1, page=5000), "power of two"),
         (lambda: largest_block("32 GiB", 0.1, page=2**70), "power of two"),
@@ -233,6 +246,11 @@ def test_every_constant_has_a_source():
         (lambda: simulate("2 TiB"), "too many"),
         (lambda: simulate("1 GiB", 0.1, 0.5), "pinned pages are in use"),
         (lambda: simulate("1 GiB", 0.9, 0.0, peak=0.5), "exceed its peak"),
+        (lambda: simulate("1 GiB", [0.1, 0.2]), "utilisation: give one number"),
+        (lambda: simulate("1 GiB", seed=[]), "seed: give one"),
+        (lambda: simulate("1 GiB", seed=[0, -1]), "seed.*whole number"),
+        (lambda: simulate("1 GiB", seed="many"), "seed.*whole number"),
+        (lambda: ways("1 GB", "1 MB", memory="8 GiB", pinned=[0.1, 0.2]), "pinned: give one"),
         (lambda: compaction(0, 0.1), "size"),
         (lambda: transfer("1 GB", 16, bandwidth=1e9), "chunk.*from 4096"),
         (lambda: transfer("1 GB", "1 MB", bandwidth=0), "bandwidth"),

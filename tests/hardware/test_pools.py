@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.errors import SpecError, UnknownNameError
+from workbench.errors import SpecError
 from workbench.hardware.pools import FREE, MOVABLE, OPERATIONS, PAGES, PINNED, Pool, orderings
 
 names = st.sampled_from(list(OPERATIONS))
@@ -67,8 +67,15 @@ def test_nothing_happens_without_a_pool(sequence):
 def test_nonsense_is_refused_in_words():
     with pytest.raises(SpecError, match="more than the pool"):
         orderings("1 GB", "2 GB")
-    with pytest.raises(UnknownNameError, match="defrag"):
+    with pytest.raises(SpecError, match="'defragment' is no operation.*create, flush, defrag"):
         orderings("2 GB", "1 GB", order=[["defragment"]])
+    for order in ("create", [1], 1, ["create", "load"]):
+        with pytest.raises(SpecError, match="order.*such as"):
+            orderings("2 GB", "1 GB", order=order)
+    with pytest.raises(SpecError, match="seed.*whole number"):
+        orderings("2 GB", "1 GB", seed=-1)
+    with pytest.raises(SpecError, match="utilisation: give one"):
+        orderings("2 GB", "1 GB", utilisation=[0.1, 0.2])
     with pytest.raises(SpecError, match="same length"):
         orderings("2 GB", "1 GB", order=[["create"], ["create", "load"]])
     with pytest.raises(SpecError, match="order"):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from workbench.errors import SpecError
+from workbench.errors import SpecError, WorkbenchError
 from workbench.hardware.pressure import fault_rate, measured, miss_share, pressure
 
 sizes = st.floats(1e6, 1e15)
@@ -76,6 +76,8 @@ def test_compression_helps_only_what_can_be_compressed():
     given_ = {"bandwidth": 1e11, "storage": 5e9}
     assert pressure(30e9, 16e9, ratio=2.0, **given_).miss.max() == 0
     assert pressure(30e9, 16e9, ratio=1.0, **given_).miss.max() == 1
+    both = pressure(30e9, 16e9, ratio=[1.0, 2.0], **given_).miss.sel(replacement="lru")
+    assert both.dims == ("ratio",) and list(both) == [1, 0]
 
 
 def test_what_every_token_reads_stays():
@@ -86,7 +88,17 @@ def test_what_every_token_reads_stays():
 
 
 def test_faults_are_slower_than_streams():
-    assert 1e9 < fault_rate("7.4 GB/s") < 2e9 < fault_rate("7.4 GB/s", 2**20) < 7.4e9
+    assert 1e9 < fault_rate("7.4 GB/s") < 2.5e9 < fault_rate("7.4 GB/s", "1 MiB") < 7.4e9
+    assert fault_rate("Mac internal") < fault_rate("DGX Spark internal")
+
+
+@pytest.mark.parametrize(
+    ("given_", "says"),
+    [(("3 GB/s", 0), "chunk"), (("3 GB/s", -1), "chunk"), ((0,), "disk"), (("floppy",), "floppy")],
+)
+def test_faults_of_no_disk_are_refused_in_words(given_, says):
+    with pytest.raises(WorkbenchError, match=says):
+        fault_rate(*given_)
 
 
 @pytest.mark.parametrize(
@@ -101,6 +113,8 @@ def test_faults_are_slower_than_streams():
         ({"working_set": -1}, "working_set"),
         ({"working_set": "2000 PB"}, "working_set"),
         ({"read": 90e9}, "cannot read more"),
+        ({"read": 0}, "read"),
+        ({"ratio": "dense"}, "ratio.*not a number"),
     ],
 )
 def test_nonsense_is_refused_in_words(change, says):

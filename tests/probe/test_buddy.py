@@ -66,7 +66,19 @@ def test_orders_as_the_kernel_prints_them_on_64_kib_pages():
     assert len(counts) == 14
 
 
-@pytest.mark.parametrize("text", ["", "\x00\xff", "Node 0, zone\n", "Node 0, zone Normal one two"])
+CUT_OFF = "Node 0, zone      DMA      1      1      3\nNode 0, zone   Normal      1      1\n"
+
+
+def test_page_types_that_are_cut_off_are_left_out():
+    head = "Number of blocks type     Unmovable      Movable\n"
+    lines = "Node 0, zone      DMA            3            5\nNode 0, zone    DMA32           "
+    assert buddy.pageblocks(head + lines) == {"DMA 0": {"Unmovable": 3, "Movable": 5}}
+    assert buddy.pageblocks(head + lines + " 3\n") == {"DMA 0": {"Unmovable": 3, "Movable": 5}}
+
+
+@pytest.mark.parametrize(
+    "text", ["", "\x00\xff", "Node 0, zone\n", "Node 0, zone Normal one two", CUT_OFF]
+)
 def test_nothing_readable_is_an_error_in_words(machine, tmp_path, text):
     (tmp_path / "proc").mkdir()
     (tmp_path / "proc/buddyinfo").write_text(text, encoding="latin-1")

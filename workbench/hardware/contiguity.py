@@ -8,6 +8,7 @@ import xarray as xr
 
 from workbench import data, results
 from workbench.errors import SpecError
+from workbench.specs.config import whole
 from workbench.units import human_bytes, parse
 
 SEEDS = 64
@@ -45,16 +46,15 @@ def pages_of(zone: float | str, page: float | str = 4096, max_order: int | None 
         named = {r["rule"] for r in data.rows("contiguity.csv")}
         name = f"max_order_{page}"
         max_order = int(constant(name if name in named else "max_order_default"))
-    if isinstance(max_order, bool) or not 0 <= max_order <= 30 or max_order != int(max_order):
-        raise SpecError(f"max_order: {max_order} must be a whole number from 0 to 30")
+    max_order = whole(max_order, "max_order", 0, 30)
     pageblock = int(np.log2(page / constant("table_entry_bytes")))
-    size, block = size_of(zone, "zone"), page << max(int(max_order), pageblock)
+    size, block = size_of(zone, "zone"), page << max(max_order, pageblock)
     if size < block:
         raise SpecError(
             f"zone: {human_bytes(size)} is smaller than one block of {human_bytes(block)} "
             f"(pages of {human_bytes(page)}, order {max(max_order, pageblock)}); make it larger"
         )
-    return Pages(int(size // block) * (block // page), page, pageblock, int(max_order))
+    return Pages(int(size // block) * (block // page), page, pageblock, max_order)
 
 
 def expected_blocks(pages, order, pinned, group=0):
@@ -152,7 +152,7 @@ def largest_block(
         page: bytes or text such as "16 KiB".
         grouping: the pinned pages fill pageblocks of their own (mobility grouping at its best);
             otherwise they lie anywhere.
-        seeds: random zones to draw.
+        seeds: random zones to draw, 1 to 10,000.
 
     Returns:
         `free_blocks` (order, ...): blocks without a pinned page to expect in what is not in use;
@@ -161,11 +161,11 @@ def largest_block(
         `pinned_bytes`.
 
     Raises:
-        SpecError: see `pages_of`; shares outside 0 to 1.
+        SpecError: see `pages_of`; shares outside 0 to 1; no seeds.
 
     Equation: k* = max{k : (1 - u) N / 2^k (1 - q)^(2^k) >= 1} (M18).
     """
-    cut = pages_of(zone, page)
+    cut, seeds = pages_of(zone, page), whole(seeds, "seeds", 1, 10_000)
     q, used = share(pinned, "pinned"), share(utilisation, "utilisation")
     group = cut.pageblock if grouping else 0
     orders = xr.DataArray(np.arange(int(np.log2(cut.count)) + 1), dims="order")
@@ -197,25 +197,36 @@ def share(value: Any, field: str) -> xr.DataArray:
     return within(value, field, 0.0, 1.0)
 
 
+def one_share(value: Any, field: str) -> float:
+    """Return one share of 0 to 1, where an array makes no sense.
+
+    Raises:
+        SpecError: not one number, or outside 0 to 1.
+    """
+    found = share(value, field)
+    if found.ndim:
+        raise SpecError(f"{field}: give one number from 0 to 1 here, not {found.size}")
+    return found.item()
+
+
 def within(value: Any, field: str, low: float, high: float) -> xr.DataArray:
     """Return numbers from `low` to `high` as a DataArray; a plain array gets the dimension `field`.
 
     Raises:
         SpecError: not a number, or outside.
     """
-    if not isinstance(value, xr.DataArray):
-        try:
-            number = np.asarray(value, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise SpecError(f"{field}: {str(value)[:60]!r} is not a number") from None
-        if number.ndim > 1:
-            raise SpecError(f"{field}: give a DataArray for more than one dimension")
-        value = xr.DataArray(
-            number, dims=(field,)[: number.ndim], coords={field: number} if number.ndim else None
-        )
-    if not bool(((value >= low) & (value <= high)).all()):
-        raise SpecError(f"{field}: {str(value.values)[:60]} must be from {low:g} to {high:g}")
-    return value.astype(np.float64)
+    try:
+        number = np.asarray(value, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        shown = str(getattr(value, "values", value))[:60]
+        raise SpecError(f"{field}: {shown!r} is not a number") from None
+    if not ((number >= low) & (number <= high)).all():
+        raise SpecError(f"{field}: {str(number)[:60]} must be from {low:g} to {high:g}")
+    if isinstance(value, xr.DataArray):
+        return value.copy(data=number)
+    if number.ndim > 1:
+        raise SpecError(f"{field}: give a DataArray for more than one dimension")
+    return xr.DataArray(number, {field: number} if number.ndim else None, (field,)[: number.ndim])
 
 
 def size_of(value: float | str, field: str) -> float:

@@ -12,6 +12,7 @@ from workbench.hardware.contiguity import (
     block_bytes,
     constant,
     expected_blocks,
+    one_share,
     pages_of,
     share,
     size_of,
@@ -35,19 +36,25 @@ def range_is_clean(pages, pinned):
     return (1.0 - pinned) ** pages
 
 
-def transfer_time(size, descriptors, entries, misses, bandwidth):
+def transfer_time(size, descriptors, entries, bandwidth):
     """Return seconds of a transfer, first and repeated.
 
     Args:
         size: bytes. descriptors: of the DMA engine. entries: pages mapped in the IOMMU.
-        misses: IOTLB misses of a repeated transfer. bandwidth: B/s.
+        bandwidth: B/s.
 
-    Equation: T = S / BW + ceil(S / c) t_d + misses t_walk, plus S / p t_map once (M20).
+    A transfer goes through its pages in turn, so that one line of the page table, once fetched,
+    serves all the entries in it: only a new line is a miss that waits for memory. How far walks
+    hide behind one another is not known; none do here, so that this is the most they can cost.
+
+    Equation: T = S / BW + ceil(S / c) t_d + misses t_walk, plus S / p t_map once (M20);
+    misses = entries x 8 B / line, 0 from the second time on where the IOTLB holds all entries.
     """
     moved = size / bandwidth + descriptors * constant("descriptor_s")
-    again = moved + misses * constant("iotlb_walk_s")
-    first = moved + entries * (constant("map_page_s") + constant("iotlb_walk_s"))
-    return first, again
+    lines = np.ceil(entries * constant("table_entry_bytes") / constant("table_line_bytes"))
+    walks = lines * constant("iotlb_walk_s")
+    first = moved + walks + entries * constant("map_page_s")
+    return first, moved + walks * (entries > constant("iotlb_entries"))
 
 
 def compaction(
@@ -119,8 +126,7 @@ def transfer(
     piece = within(_sizes(chunk), "chunk", cut.page, 2.0 ** constant("physical_address_bits"))
     descriptors = np.ceil(total / piece)
     entries = np.ceil(total / cut.page) if iommu else 0.0
-    misses = entries if entries > constant("iotlb_entries") else 0.0
-    first, again = transfer_time(total, descriptors, entries, misses, rate)
+    first, again = transfer_time(total, descriptors, entries, rate)
     held = parse(largest, "byte", "largest", positive=False)
     variables = {
         "feasible": (piece <= np.maximum(held, np.inf if iommu else 0.0)),
@@ -172,7 +178,7 @@ def ways(
         raise SpecError(
             f"reserve: {human_bytes(aside)} is more than the memory, {human_bytes(total)}"
         )
-    q, used = float(share(pinned, "pinned")), float(share(utilisation, "utilisation"))
+    q, used = one_share(pinned, "pinned"), one_share(utilisation, "utilisation")
     groups = cut.pageblock if grouping else 0
     listed = _found(cut, piece, expected_blocks, used)
     moved = _found(cut, piece, lambda n, k, q: (1.0 - used) * expected_blocks(n, k, q, groups), q)

@@ -15,10 +15,11 @@ from workbench.hardware.contiguity import (
     constant,
     fragmentation_index,
     listed_order,
+    one_share,
     pages_of,
-    share,
     unusable_share,
 )
+from workbench.specs.config import whole
 from workbench.units import human_bytes
 
 LIMIT = 2**25  # pages that are simulated one by one
@@ -50,7 +51,7 @@ def simulate(
         max_order: of the free lists; by default that of Linux for this page size.
         grouping: movable and unmovable pages in pageblocks of their own.
         peak: share in use before the cache is dropped; by default all of it.
-        seed: of what happens; several give the dimension `seed` one entry each.
+        seed: of what happens, a whole number of 0 or more; several give the dimension `seed` one entry each.
         report: called as report(what, done, of) at each step; stops when it returns False, and the
             steps done so far come back.
 
@@ -63,21 +64,23 @@ def simulate(
 
     Raises:
         SpecError: see `pages_of`; shares outside 0 to 1 or pinned > utilisation > peak; a zone of
-            more than 2**25 pages: `largest_block` takes any size.
+            more than 2**25 pages: `largest_block` takes any size; seeds that are none.
 
     Source: allocator as in Linux (Gorman & Whitcroft, OLS 2006): lowest free block of order >= o,
     split; a freed block merges with buddy a XOR 2^o.
     """
     cut = pages_of(zone, page, max_order)
     plan = _plan(cut, utilisation, pinned, peak)
-    seeds = [int(s) for s in np.atleast_1d(seed)]
+    seeds = [whole(one, "seed", 0, 2**32 - 1) for one in np.atleast_1d(seed).tolist()]
+    if not seeds:
+        raise SpecError("seed: give one number or more")
     runs = []
     for one in seeds:
         runs.append(list(_watched(cut, plan, grouping, one, report)))
         if len(runs[-1]) < _steps(plan):
             break
-    whole = runs[:1] + [run for run in runs[1:] if len(run) == len(runs[0])]
-    return _labelled(whole, seeds[: len(whole)], cut, grouping)
+    kept = runs[:1] + [run for run in runs[1:] if len(run) == len(runs[0])]
+    return _labelled(kept, seeds[: len(kept)], cut, grouping)
 
 
 def _plan(cut: Pages, utilisation: float, pinned: float, peak: float | None) -> Churn:
@@ -89,7 +92,7 @@ def _plan(cut: Pages, utilisation: float, pinned: float, peak: float | None) -> 
         )
     peak = constant("zone_peak") if peak is None else peak
     used, held, most = (
-        float(share(value, name))
+        one_share(value, name)
         for value, name in ((utilisation, "utilisation"), (pinned, "pinned"), (peak, "peak"))
     )
     if not held <= used <= most:

@@ -7,8 +7,9 @@ import numpy as np
 import xarray as xr
 
 from workbench import results
-from workbench.errors import SpecError, UnknownNameError
-from workbench.hardware.contiguity import share, size_of
+from workbench.errors import SpecError
+from workbench.hardware.contiguity import one_share, size_of
+from workbench.specs.config import whole
 from workbench.units import human_bytes
 
 FREE, MOVABLE, PINNED = 0, 1, 2
@@ -109,7 +110,7 @@ def orderings(
         utilisation: share of the pool in use when it is created.
         cached: share of that which a flush can drop.
         order: orders to try, all as long as the first; by default all 24.
-        seed: of where the used pages lie.
+        seed: of where the used pages lie, a whole number of 0 or more.
 
     Returns:
         Over (ordering, operation): `operation_name` and `outcome` as text, `largest_bytes` of the
@@ -117,8 +118,8 @@ def orderings(
         ordering: `feasible`, whether the device got its memory in one piece.
 
     Raises:
-        SpecError: shares outside 0 to 1, a load larger than the pool, orders of different length.
-        UnknownNameError: no such operation.
+        SpecError: shares outside 0 to 1, a load larger than the pool, orders of different length,
+            no such operation.
 
     Source: defragmentation moves movable pages only; pages under DMA are pinned (M21;
     torvalds/linux Documentation/admin-guide/mm/hugetlbpage.rst).
@@ -126,19 +127,26 @@ def orderings(
     total, wanted = size_of(size, "size"), size_of(load, "load")
     if wanted > total:
         raise SpecError(f"load: {human_bytes(wanted)} is more than the pool, {human_bytes(total)}")
-    used, old = float(share(utilisation, "utilisation")), float(share(cached, "cached"))
-    tried = list(itertools.permutations(OPERATIONS)) if order is None else [tuple(o) for o in order]
-    _refuse(tried)
+    used, old = one_share(utilisation, "utilisation"), one_share(cached, "cached")
+    seed = whole(seed, "seed", 0, 2**32 - 1)
+    tried = list(itertools.permutations(OPERATIONS)) if order is None else _checked(order)
     pages = int(np.ceil(wanted / total * PAGES))
     return _labelled(tried, [_run(ops, Pool(used, old, pages, seed)) for ops in tried], total)
 
 
-def _refuse(tried: list[tuple[str, ...]]) -> None:
+def _checked(order) -> list[tuple[str, ...]]:
+    example = "such as [['create', 'defrag', 'load']]"
+    try:
+        tried = [tuple(ops) if isinstance(ops, list | tuple) else () for ops in order]
+    except TypeError:
+        raise SpecError(f"order: {str(order)[:40]!r} must be a list of orders {example}") from None
     if not tried or len({len(ops) for ops in tried}) != 1 or not tried[0]:
-        raise SpecError("order: give one order or more of operations, all of the same length")
+        raise SpecError(f"order: give one order or more {example}, all of the same length")
     for name in itertools.chain(*tried):
         if name not in OPERATIONS:
-            raise UnknownNameError("operation", name, list(OPERATIONS))
+            legal = ", ".join(OPERATIONS)
+            raise SpecError(f"order: {str(name)[:40]!r} is no operation; they are {legal}")
+    return tried
 
 
 def _run(operations: tuple[str, ...], pool: Pool) -> list[tuple]:

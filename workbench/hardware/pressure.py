@@ -9,6 +9,7 @@ from workbench import data, results
 from workbench.errors import SpecError
 from workbench.hardware.contiguity import constant, size_of, within
 from workbench.hardware.paging import known
+from workbench.hardware.storage import Disk, disk, read_rate
 from workbench.units import parse
 
 #: What is thrown out when something must go -> what that means for a scan that comes round again.
@@ -28,17 +29,20 @@ def miss_share(working_set, capacity, lru):
     return np.where(lru, np.where(outside > 0.0, 1.0, 0.0), outside)
 
 
-def fault_rate(storage: float | str, chunk: float | None = None) -> float:
+def fault_rate(storage: float | str | Disk, chunk: float | str | None = None) -> float:
     """Return what a disk gives when pages are read as they are missed, B/s.
 
     Args:
-        storage: B/s or text, its rate for long reads.
+        storage: a disk as for `storage.disk`: a name, or B/s of long reads, or text.
         chunk: bytes of one read, Linux's readahead by default; the next starts when it is used.
 
-    Equation: chunk / (latency + chunk / rate): one read under way (M24, M26).
+    Raises:
+        WorkbenchError: no such disk, a rate or a chunk that makes no sense.
+
+    Equation: chunk / (latency + chunk / rate): one read under way (`storage.read_rate`, M24).
     """
-    chunk = known("readahead") if chunk is None else chunk
-    return chunk / (constant("disk_latency_s") + chunk / parse(storage, "byte/second", "storage"))
+    each = known("readahead") if chunk is None else size_of(chunk, "chunk")
+    return float(read_rate(disk(storage), 1.0, each))
 
 
 def pressure(
@@ -49,7 +53,7 @@ def pressure(
     storage: float | str,
     read: Any = None,
     held: Any = 0.0,
-    ratio: float = 1.0,
+    ratio: Any = 1.0,
 ) -> xr.Dataset:
     """Price a token whose weights may not all be in memory.
 
@@ -60,7 +64,8 @@ def pressure(
         storage: B/s or text; what the disk gives in the way that it is read (see `fault_rate`).
         read: bytes of the working set that a token reads, all of it by default; less for experts.
         held: bytes that every token reads and that stay in memory while they fit.
-        ratio: by how much compression shrinks what would be thrown out; 1.0 for quantised weights.
+        ratio: by how much compression shrinks what would be thrown out, 1 to 100; 1.0 for quantised
+            weights, 2 to 3 for the data of applications; likewise (ratio,).
 
     Returns:
         Over `replacement` (REPLACEMENTS) and what was given: `miss`, share of the bytes read that
@@ -72,22 +77,27 @@ def pressure(
     Equation: t = hit / BW + miss / BW_ssd; under LRU a scan larger than memory always misses
     (Belady 1966; M23).
     """
-    most = 2.0**52
+    most = 2.0 ** constant("physical_address_bits")
     whole = within(_bytes(working_set, "working_set"), "working_set", 1.0, most)
     room = within(_bytes(memory, "memory"), "memory", 1.0, most)
     kept = within(_bytes(held, "held"), "held", 0.0, most)
-    asked = whole if read is None else within(_bytes(read, "read"), "read", 0.0, most)
+    asked = whole if read is None else within(_bytes(read, "read"), "read", 1.0, most)
     if bool((asked > whole).any()):
         raise SpecError("read: a token cannot read more of the working set than there is")
-    if not 1.0 <= ratio <= 100.0:
-        raise SpecError(f"ratio: {ratio!r} must be a number from 1 (incompressible) to 100")
     rates = (
         parse(value, "byte/second", name)
         for value, name in ((bandwidth, "bandwidth"), (storage, "storage"))
     )
     lru = xr.DataArray([name == "lru" for name in REPLACEMENTS], dims="replacement")
     miss, time = xr.apply_ufunc(
-        _token, whole, room * ratio, asked, kept, lru, *rates, output_core_dims=[[], []]
+        _token,
+        whole,
+        room * within(ratio, "ratio", 1.0, 100.0),
+        asked,
+        kept,
+        lru,
+        *rates,
+        output_core_dims=[[], []],
     )
     variables = {"miss": miss, "time_s": time, "tok_s": 1.0 / time}
     return results.dataset(

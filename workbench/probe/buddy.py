@@ -52,10 +52,10 @@ def read(*, seconds: float | str = 10.0, report: Report = silent) -> xr.Dataset:
     """
     report("buddy", 0, 1)
     lists = free_lists(system.text("proc/buddyinfo"))
-    if not lists:
+    if len({len(counts) for counts in lists.values()}) != 1:
         raise FileError(
-            "/proc/buddyinfo: cannot be read here; only Linux tells its free lists, and some "
-            "containers hide them: run it on the host"
+            "/proc/buddyinfo: cannot be read here, or is cut off; only Linux tells its free lists, "
+            "and some containers hide them: run it on the host"
         )
     blocks = pageblocks(system.text("proc/pagetypeinfo"))
     ds = labelled(lists, blocks, readings.counters(system.text("proc/vmstat")), mmap.PAGESIZE)
@@ -75,9 +75,11 @@ def pageblocks(text: str) -> dict[str, dict[str, int]]:
     if not head:
         return {}
     rows = re.findall(_ROW + _COUNT, text[head.end() :], re.MULTILINE)
+    kinds = head[1].split()
     return {
-        f"{zone} {node}": dict(zip(head[1].split(), map(int, counts.split()), strict=True))
+        f"{zone} {node}": dict(zip(kinds, map(int, counts.split()), strict=True))
         for node, zone, counts in rows
+        if len(counts.split()) == len(kinds)  # a report may be cut off in the middle of a line
     }
 
 
