@@ -98,6 +98,15 @@ def test_a_life_can_be_stopped():
     assert len(seen) == ds.sizes["burst"] == 3
 
 
+def test_seeds_are_reported_as_one_and_whole_ones_kept():
+    told = []
+    ds = simulate("64 MiB", seed=[3, 4], report=lambda *step: told.append(step[1:]))
+    assert [done for done, _ in told] == list(range(1, told[0][1] + 1))
+    assert ds.sizes["seed"] == 2 and len(told) == 2 * ds.sizes["burst"]
+    half = simulate("64 MiB", seed=[3, 4], report=lambda what, done, of: done <= of // 2)
+    assert half.identical(simulate("64 MiB", seed=3))
+
+
 def naive_index(blocks, order):
     """As torvalds/linux mm/vmstat.c does it, in whole numbers."""
     total, free = sum(blocks), sum(n << k for k, n in enumerate(blocks))

@@ -1,5 +1,6 @@
 """A zone filled, churned, emptied and compacted, step by step, with what its free lists say (M18, M19)."""
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
@@ -26,7 +27,7 @@ LIMIT = 2**25  # pages that are simulated one by one
 CELLS = 1024  # parts of the zone that a map can show
 COMPACTIONS = 6  # steps of a compaction that are shown
 
-Report = Callable[[str, int, int], bool]
+Report = Callable[[str, int, int], object]
 
 
 def simulate(
@@ -52,8 +53,8 @@ def simulate(
         grouping: movable and unmovable pages in pageblocks of their own.
         peak: share in use before the cache is dropped; by default all of it.
         seed: of what happens, a whole number of 0 or more; several give the dimension `seed` one entry each.
-        report: called as report(what, done, of) at each step; stops when it returns False, and the
-            steps done so far come back.
+        report: called as report(what, done, of) at each step of all seeds; stops when it returns
+            False, and the steps or seeds done so far come back.
 
     Returns:
         Over (seed, burst): `free_blocks`, `fi` and `unusable` (order), as /proc/buddyinfo and Linux
@@ -76,7 +77,8 @@ def simulate(
         raise SpecError("seed: give one number or more")
     runs = []
     for one in seeds:
-        runs.append(list(_watched(cut, plan, grouping, one, report)))
+        told = functools.partial(_tell, report, len(runs) * _steps(plan), len(seeds) * _steps(plan))
+        runs.append(list(_watched(cut, plan, grouping, one, told)))
         if len(runs[-1]) < _steps(plan):
             break
     kept = runs[:1] + [run for run in runs[1:] if len(run) == len(runs[0])]
@@ -110,14 +112,19 @@ def _steps(plan: Churn) -> int:
 
 
 def _watched(
-    cut: Pages, plan: Churn, grouping: bool, seed: int, report: Report
+    cut: Pages, plan: Churn, grouping: bool, seed: int, told: Callable[[str, int], bool]
 ) -> Iterator[dict[str, object]]:
     """Yield what is seen after each step, until told to stop."""
     zone = Zone(Buddy(cut.count, cut.pageblock, grouping), plan, seed)
     for step, (phase, moved) in enumerate(_lived(zone)):
         yield _seen(zone.buddy, cut) | {"phase": phase, "moved_pages": moved}
-        if not report(phase, step + 1, _steps(plan)):
+        if not told(phase, step + 1):
             return
+
+
+def _tell(report: Report, before: int, of: int, what: str, step: int) -> bool:
+    """Report a step of one seed among those of all; say whether to go on."""
+    return report(what, before + step, of) is not False
 
 
 def _lived(zone: Zone) -> Iterator[tuple[str, int]]:
