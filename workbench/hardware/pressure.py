@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
+from scipy.special import lambertw
 
 from workbench import data, results
 from workbench.errors import SpecError
@@ -15,18 +16,27 @@ from workbench.units import parse
 #: What is thrown out when something must go -> what that means for a scan that comes round again.
 REPLACEMENTS = {
     "lru": "what was used longest ago, which the next round needs first",
-    "random": "anything, or what was used last: the rest stays",
+    "random": "anything: a block must survive every miss of a round",
+    "mru": "what was used last: the rest stays. Reads at random miss as much whatever goes",
 }
 
 
-def miss_share(working_set, capacity, lru):
-    """Return the share of reads that miss: all or nothing under LRU, else 1 - C / W (M23).
+def miss_share(working_set, capacity, replacement):
+    """Return the share of reads of a scan, round after round, that miss (M23).
 
     Args:
-        working_set, capacity: bytes. lru: whether the least recently used goes.
+        working_set, capacity: bytes. replacement: names of REPLACEMENTS.
+
+    Equation: all or nothing under LRU; 1 - C / W under MRU, which is the best there is (Belady
+    1966); at random a block survives the m W misses of a round with (1 - 1 / C)^(m W), so that
+    1 - m = exp(-m W / C), solved by Lambert's W.
     """
     outside = np.clip(1.0 - capacity / working_set, 0.0, 1.0)
-    return np.where(lru, np.where(outside > 0.0, 1.0, 0.0), outside)
+    rounds = working_set / np.maximum(capacity, 1.0)
+    survived = lambertw(-rounds * np.exp(-rounds)).real / rounds
+    random = np.where(outside > 0.0, np.clip(1.0 + survived, outside, 1.0), 0.0)
+    choices = [np.where(outside > 0.0, 1.0, 0.0), random]
+    return np.select([replacement == "lru", replacement == "random"], choices, outside)
 
 
 def fault_rate(storage: float | str | Disk, chunk: float | str | None = None) -> float:
@@ -74,8 +84,8 @@ def pressure(
     Raises:
         SpecError: sizes or rates that make no sense, a ratio below 1, more read than there is.
 
-    Equation: t = hit / BW + miss / BW_ssd; under LRU a scan larger than memory always misses
-    (Belady 1966; M23).
+    Equation: t = hit / BW + miss / BW_ssd, see `miss_share` (M23). Experts are read at random, not
+    in turn: for them take `mru`.
     """
     most = 2.0 ** constant("physical_address_bits")
     whole = within(_bytes(working_set, "working_set"), "working_set", 1.0, most)
@@ -88,14 +98,14 @@ def pressure(
         parse(value, "byte/second", name)
         for value, name in ((bandwidth, "bandwidth"), (storage, "storage"))
     )
-    lru = xr.DataArray([name == "lru" for name in REPLACEMENTS], dims="replacement")
+    replacement = xr.DataArray(list(REPLACEMENTS), dims="replacement")
     miss, time = xr.apply_ufunc(
         _token,
         whole,
         room * within(ratio, "ratio", 1.0, 100.0),
         asked,
         kept,
-        lru,
+        replacement,
         *rates,
         output_core_dims=[[], []],
     )
@@ -135,13 +145,13 @@ def _predicted(row: dict[str, str]) -> float:
     return ds.tok_s.sel(replacement=row["replacement"]).item()
 
 
-def _token(working_set, capacity, read, held, lru, bandwidth, storage):
+def _token(working_set, capacity, read, held, replacement, bandwidth, storage):
     """Return the missed share of all bytes read and the seconds of a token."""
     crowded = held > capacity  # then nothing is safe, and all of it goes round
     share = np.where(
         crowded,
-        miss_share(working_set + held, capacity, lru),
-        miss_share(working_set, np.maximum(capacity - held, 0.0), lru),
+        miss_share(working_set + held, capacity, replacement),
+        miss_share(working_set, np.maximum(capacity - held, 0.0), replacement),
     )
     missed = share * (read + np.where(crowded, held, 0.0))
     moved = read + held

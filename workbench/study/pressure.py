@@ -19,7 +19,7 @@ from workbench.units import parse
 
 _ROOMY = 2.0**42  # byte: holds every model of the catalogue
 #: Who decides what stays -> what goes when something must, see `hardware.pressure.REPLACEMENTS`.
-PAGERS = {"paged by the system": "lru", "streamed by the engine": "random"}
+PAGERS = {"paged by the system": "lru", "streamed by the engine": "mru"}
 
 
 def under_pressure(
