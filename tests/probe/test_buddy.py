@@ -66,7 +66,24 @@ def test_orders_as_the_kernel_prints_them_on_64_kib_pages():
     assert len(counts) == 14
 
 
+LONG = f"Node 0, zone   Normal      1 {10**40}\n"
 CUT_OFF = "Node 0, zone      DMA      1      1      3\nNode 0, zone   Normal      1      1\n"
+
+
+def test_page_types_of_two_nodes_whose_mixed_blocks_are_counted_too():
+    """torvalds/linux mm/vmstat.c pagetypeinfo_show: tables repeat by node; mixed with page_owner."""
+    table = "Number of {} type     Unmovable      Movable \nNode {}, zone   Normal {:12d} {:12d} \n"
+    text = "\n".join(
+        "Free pages count per migrate type at order       0      1 \n"
+        f"Node    {node}, zone   Normal, type    Unmovable      9      9 \n\n"
+        + table.format("blocks", node, 10 + node, 20)
+        + "\nNumber of mixed blocks    Unmovable      Movable \n"
+        + f"Node {node}, zone   Normal            1            2 \n"
+        for node in (0, 1)
+    )
+    assert buddy.pageblocks(text) == {
+        f"Normal {node}": {"Unmovable": 10 + node, "Movable": 20} for node in (0, 1)
+    }
 
 
 def test_page_types_that_are_cut_off_are_left_out():
@@ -77,7 +94,7 @@ def test_page_types_that_are_cut_off_are_left_out():
 
 
 @pytest.mark.parametrize(
-    "text", ["", "\x00\xff", "Node 0, zone\n", "Node 0, zone Normal one two", CUT_OFF]
+    "text", ["", "\x00\xff", "Node 0, zone\n", "Node 0, zone Normal one two", CUT_OFF, LONG]
 )
 def test_nothing_readable_is_an_error_in_words(machine, tmp_path, text):
     (tmp_path / "proc").mkdir()

@@ -22,7 +22,8 @@ from workbench.results import dataset
 from workbench.units import human_bytes
 
 _ROW = r"^Node +(\d+), zone +(\w+)"
-_COUNT = r"((?: +\d+)+) *$"
+_COUNT = r"((?: +\d{1,18})+) *$"
+_KINDS = r"^Number of blocks type +(.+)\n((?:Node .*\n?)*)"
 #: What the kernel counts of compaction in /proc/vmstat -> our word.
 _EVENTS = {
     "compact_stall": "waited for",
@@ -71,15 +72,11 @@ def free_lists(text: str) -> dict[str, list[int]]:
 
 def pageblocks(text: str) -> dict[str, dict[str, int]]:
     """Return zone -> mobility -> pageblocks, from /proc/pagetypeinfo."""
-    head = re.search(r"^Number of blocks type +(.+)$", text, re.MULTILINE)
-    if not head:
-        return {}
-    rows = re.findall(_ROW + _COUNT, text[head.end() :], re.MULTILINE)
-    kinds = head[1].split()
     return {
-        f"{zone} {node}": dict(zip(kinds, map(int, counts.split()), strict=True))
-        for node, zone, counts in rows
-        if len(counts.split()) == len(kinds)  # a report may be cut off in the middle of a line
+        f"{zone} {node}": dict(zip(head.split(), map(int, counts.split()), strict=True))
+        for head, lines in re.findall(_KINDS, text, re.MULTILINE)  # a table for each node
+        for node, zone, counts in re.findall(_ROW + _COUNT, lines, re.MULTILINE)
+        if len(counts.split()) == len(head.split())  # a report may be cut off within a line
     }
 
 
