@@ -57,6 +57,8 @@ def test_stairs_hold_the_mark(life, pinned):
         assert values[-1]["y"] == bound[at] == 16 * 2**20 and "16 MiB" in values[-1]["text"][0]
     if pinned == 1.0:
         assert np.isnan(values[-1]["y"]).all()
+    stopped = figure.curve_values(*curves, now, life.isel(burst=slice(-2)), (2**22, 2**30))
+    assert np.isfinite(values[-2]["y"]).all() and np.isnan(stopped[-2]["y"]).all()
 
 
 def test_table_says_every_way():

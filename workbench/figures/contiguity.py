@@ -16,7 +16,7 @@ from workbench.units import human_bytes
 HEIGHT = 880
 PINNED = tuple(10 ** (n / 8) for n in range(-56, 1))  # 1e-7 to 1
 _BLUE, _ORANGE, _GREEN, _RED = theme.PALETTE[:4]
-_BAND = "rgba(0,114,178,0.25)"
+_BAND, _MOST = "rgba(0,114,178,0.25)", (0.1, 0.9)  # of random zones
 #: A cell without pins is from 0 (free) to 1 (in use), one with pins from 1 to 2 likewise.
 _SHADES = [
     [0.0, "rgba(128,128,128,0.12)"], [0.5, _BLUE],
@@ -115,7 +115,7 @@ def curve_traces() -> list:
         _level("free lists end", theme.INK), _level("a piece wanted", _RED),
         go.Scatter(
             mode="markers", name="simulated zone, compacted", showlegend=True, cliponaxis=False,
-            marker={"symbol": "circle-open", "size": 13, "color": _GREEN, "line": {"width": 3}},
+            marker={"symbol": "circle-open", "size": 19, "color": _GREEN, "line": {"width": 3}},
             hovertemplate="%{text}<extra></extra>",
         ),
         go.Scatter(
@@ -147,14 +147,16 @@ def curve_values(
         chosen, other: `hardware.contiguity.largest_block` over pinned (PINNED), the grouping
             chosen and the other one.
         now: the same for one share.
-        life: a simulated zone; its last step is shown.
+        life: a simulated zone; its last step is shown, unless it was stopped before.
         levels: bytes of the end of the free lists, and of a piece wanted.
     """
-    low, high = (_positive(chosen.sampled_bytes.quantile(q, "seed").values) for q in (0.1, 0.9))
+    drawn = np.moveaxis(chosen.sampled_bytes.values, chosen.sampled_bytes.get_axis_num("seed"), 0)
+    low, high = map(_positive, np.quantile(drawn, _MOST, axis=0, method="inverted_cdf"))
     grouped = chosen.attrs["grouping"]
     q, block = now.pinned_bytes.item() / now.attrs["zone_bytes"], now.largest_bytes.item()
     ends = [PINNED[0], PINNED[-1]]
     end, pinned = life.isel(burst=-1), life.pinned_share.isel(burst=-1).mean().item()
+    compacted = end.largest_bytes.item() if end.phase.item() == "compacted" else 0.0
     x, left = [max(q, PINNED[0])], "top left" if q > 3e-3 else "top right"
     return [
         {"x": PINNED, "y": low},
@@ -165,8 +167,8 @@ def curve_values(
         {"x": ends, "y": [levels[1]] * 2},
         {
             "x": [max(pinned, PINNED[0])],
-            "y": _positive(np.array([end.largest_bytes.item()])),
-            "text": [f"simulated: {human_bytes(end.largest_bytes.item())}"],
+            "y": _positive(np.array([compacted])),
+            "text": [f"simulated: {human_bytes(compacted)}"],
         },
         {"x": x, "y": _positive(np.array([block])), "text": [f"<b>{human_bytes(block)}</b>"], "textposition": left},
     ]  # fmt: skip
@@ -215,7 +217,9 @@ def ways_table(ds: xr.Dataset) -> str:
     ]  # fmt: skip
     left = 'style="text-align:left"'  # JupyterLab's own tables are flush right
     head = "".join(f'<th scope="col" {left}>{text}</th>' for text in heads)
-    body = "".join(f"<tr>{''.join(f'<td>{html.escape(c)}</td>' for c in row)}</tr>" for row in rows)
+    body = "".join(
+        f"<tr>{''.join(f'<td {left}>{html.escape(c)}</td>' for c in row)}</tr>" for row in rows
+    )
     caption = f"{ds.attrs['size'] / 1e9:g} GB in pieces of {human_bytes(ds.attrs['chunk'])}"
     return (
         f'<table class="wb-table"><caption {left}>{caption}</caption><tr>{head}</tr>{body}</table>'

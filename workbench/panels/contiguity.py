@@ -8,7 +8,7 @@ import xarray as xr
 
 from workbench.figures import contiguity as figure
 from workbench.figures import theme
-from workbench.hardware.contiguity import constant, largest_block
+from workbench.hardware.contiguity import SEEDS, constant, largest_block
 from workbench.hardware.contiguity_dma import ways
 from workbench.hardware.contiguity_zone import COMPACTIONS, simulate
 from workbench.panels.controls import NumberSlider
@@ -75,7 +75,7 @@ class ContiguityPanel(Panel):
         """Return the bound of one zone; look up its curves and compare the ways to a large block."""
         zone, grouping = values["zone"] * GiB, values["grouping"]
         used = self._asked()[0]
-        self._curves = _curve(zone, used, grouping), _curve(zone, used, not grouping)
+        self._curves = _curve(zone, used, grouping, SEEDS), _curve(zone, used, not grouping, 1)
         self._ways = ways(
             values["size"] * GB, values["chunk"], memory=zone, pinned=values["pinned"],
             utilisation=used, reserve=values["reserve"] * GiB if values["boot"] else 0.0,
@@ -182,9 +182,10 @@ class ContiguityPanel(Panel):
 
 
 @functools.lru_cache(maxsize=64)
-def _curve(zone: float, used: float, grouping: bool) -> xr.Dataset:
+def _curve(zone: float, used: float, grouping: bool, seeds: int) -> xr.Dataset:
     """Return the bound over every share pinned, kept for the next move of a slider."""
-    return largest_block(zone, list(figure.PINNED), utilisation=used, grouping=grouping)
+    shares = list(figure.PINNED)
+    return largest_block(zone, shares, utilisation=used, grouping=grouping, seeds=seeds)
 
 
 @functools.lru_cache(maxsize=16)
