@@ -24,15 +24,14 @@ are bfloat16 in prefill of quantised types.
 
 import functools
 import operator
-from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 from jax.core import Tracer
 
-from workbench.engine.matmul_pack import LANES, LAYOUTS, TILES, Layout, Packed, pack
+from workbench.engine.matmul_pack import LAYOUTS, Layout, Packed, pack
+from workbench.engine.matmul_prefill import as_float, prefill, rows
 from workbench.errors import SpecError
 
 __all__ = ["COMPILER_OPTIONS", "Packed", "matmul", "pack", "rows"]
@@ -73,25 +72,6 @@ def _product(packed: Packed, x: jax.Array, expert: jax.Array | None) -> jax.Arra
 _compiled = jax.jit(_product, compiler_options=COMPILER_OPTIONS)
 
 
-@jax.jit
-def rows(packed: Packed, indices: jax.Array) -> jax.Array:
-    """Return rows (tokens, in) float32 of packed weights, as an embedding needs them.
-
-    Args:
-        packed: the weights (out, in).
-        indices: (tokens,) integers below out.
-    """
-    block, lane = jnp.divmod(indices, LANES)
-    # (rows, streams, chunks, values): rows that are chosen stand where lanes stand in a block
-    chosen = jax.tree.map(lambda leaf: jnp.moveaxis(leaf[:, block, ..., lane], 0, -1), packed)
-    layout = LAYOUTS.get(packed.tensor_type)
-    if layout is None:
-        return next(_float_tiles(chosen)).T
-    tiles = jnp.stack(list(_code_tiles(chosen, layout)))
-    groups = tiles.reshape(layout.slots, -1, layout.group // layout.slots, len(indices))
-    return groups.transpose(3, 1, 0, 2).reshape(len(indices), -1)
-
-
 def decode(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax.Array:
     """Return W x (out,) of one token's activations x (in,): a stream over the packed bytes."""
     layout = LAYOUTS.get(packed.tensor_type)
@@ -119,18 +99,11 @@ def _at(leaf: jax.Array, index: int, expert: jax.Array | None) -> jax.Array:
     return lax.reshape(cut, (blocks, chunks, lanes))
 
 
-def _as_float(values: jax.Array) -> jax.Array:
-    """Return float32; BF16, held as integers, is its upper half."""
-    if values.dtype == jnp.uint16:
-        values = lax.bitcast_convert_type(values.astype(jnp.uint32) << jnp.uint32(16), jnp.float32)
-    return values.astype(jnp.float32)
-
-
 def _decode_floats(packed: Packed, x: jax.Array, at) -> jax.Array:
     """Return partial sums (row blocks, chunks, lanes)."""
     (weights,) = packed.planes
     x = x.reshape(weights.shape[-3], -1)
-    terms = (_as_float(at(weights, i)) * _column(x, i) for i in range(x.shape[1]))
+    terms = (as_float(at(weights, i)) * _column(x, i) for i in range(x.shape[1]))
     return functools.reduce(operator.add, terms)
 
 
@@ -195,118 +168,3 @@ def _low(byte: jax.Array, bits: int) -> jax.Array:
     if bits == 8:
         return byte.astype(jnp.float32)
     return (byte.astype(jnp.int32) & jnp.int32(2**bits - 1)).astype(jnp.float32)
-
-
-def prefill(packed: Packed, x: jax.Array, expert: jax.Array | None = None) -> jax.Array:
-    """Return x Wᵀ (tokens, out) of x (tokens, in): one tile of rows dequantised at a time."""
-    layout = LAYOUTS.get(packed.tensor_type)
-    exact = packed.tensor_type in ("F16", "F32")
-    xs = _by_slot(layout, x if exact else x.astype(jnp.bfloat16))
-    blocks = packed.planes[0].shape[-4]
-    size = next(tile for tile in TILES if blocks % tile == 0)
-
-    def step(tiles, first):
-        def write(i, tiles):
-            return _written(tiles, packed, first + i, i, expert)
-
-        tiles = lax.fori_loop(0, size, write, tiles)
-        dots = (_dot(xs[:, q], tile) for q, tile in enumerate(tiles))
-        return tiles, functools.reduce(operator.add, dots)
-
-    shape = (xs.shape[2], size, LANES)
-    tiles = tuple(
-        jnp.zeros(shape, jnp.float32 if exact else jnp.uint16) for _ in range(xs.shape[1])
-    )
-    _, columns = lax.scan(step, tiles, jnp.arange(0, blocks, size))
-    return jnp.moveaxis(columns, 0, 1).reshape(x.shape[0], -1)[:, : packed.shape[0]]
-
-
-def _written(tiles, packed: Packed, block: jax.Array, place: jax.Array, expert):
-    """Return the tiles (in/slots, blocks, lanes), a slot each, with a block of rows at its place.
-
-    Block by block: in one piece, XLA's loop would divide to find each lane. As integers: XLA would
-    widen a bfloat16 tile at every write.
-    """
-    index = (slice(None), block) if expert is None else (expert, slice(None), block)
-    rows = jax.tree.map(lambda leaf: leaf[index], packed)
-    layout = LAYOUTS.get(packed.tensor_type)
-    parts = _code_tiles(rows, layout) if layout else _float_tiles(rows)
-    put = lax.dynamic_update_index_in_dim
-    return tuple(
-        put(tile, _like(tile, part), place, 1) for tile, part in zip(tiles, parts, strict=True)
-    )
-
-
-def _like(tile: jax.Array, weights: jax.Array) -> jax.Array:
-    """Return float32 weights as the tile holds them: as they are, or as the bits of bfloat16."""
-    if tile.dtype == jnp.float32:
-        return weights
-    return lax.bitcast_convert_type(weights.astype(jnp.bfloat16), jnp.uint16)
-
-
-def _dot(x: jax.Array, tile: jax.Array) -> jax.Array:
-    """Return x (tokens, in/slots) times a tile: (tokens, rows) float32."""
-    weights = tile.reshape(len(tile), -1)
-    if tile.dtype == jnp.uint16:
-        weights = lax.bitcast_convert_type(weights, jnp.bfloat16)
-    return lax.dot(x, weights, preferred_element_type=jnp.float32)
-
-
-def _by_slot(layout: Layout | None, x: jax.Array) -> jax.Array:
-    """Return x as (tokens, slots, in/slots): what meets slot q of every byte of the finest plane."""
-    if layout is None:
-        return x[:, None]
-    groups = x.reshape(x.shape[0], -1, layout.slots, layout.group // layout.slots)
-    return jnp.moveaxis(groups, 2, 1).reshape(x.shape[0], layout.slots, -1)
-
-
-def _along(leaf: jax.Array) -> jax.Array:
-    """Return a block (streams, chunks, values, lanes) as (values of a row, lanes)."""
-    return jnp.moveaxis(leaf, 0, 1).reshape(-1, leaf.shape[-1])
-
-
-def _float_tiles(block: Packed) -> Iterator[jax.Array]:
-    """Yield the weights of a row block as (in, lanes) float32."""
-    yield _as_float(_along(block.planes[0]))
-
-
-def _code_tiles(block: Packed, layout: Layout) -> Iterator[jax.Array]:
-    """Yield, a slot each, the weights of a row block as (in/slots, lanes), not yet rounded.
-
-    Putting the slots together first would write the tile twice; the sum of their dots is free.
-    """
-    groups = block.shape[1] // layout.group
-    planes = [_by_group(plane, groups) for plane in block.planes]
-    scale = _per_group(block.scale, block.sub, groups)
-    floor = _per_group(block.floor, block.subfloor, groups)
-    for slot in range(layout.slots):
-        values = _slot_codes(planes, layout, slot) - layout.offset
-        weights = values * scale if floor is None else values * scale + floor
-        yield weights.reshape(-1, weights.shape[-1])
-
-
-def _by_group(leaf: jax.Array, groups: int) -> jax.Array:
-    """Return (groups, values of a group, lanes)."""
-    return _along(leaf).reshape(groups, -1, leaf.shape[-1])
-
-
-def _slot_codes(planes, layout: Layout, slot: int) -> jax.Array:
-    """Return the codes (groups, group/slots, lanes) float32 that share a slot in the finest plane."""
-    size, parts, shift = layout.group // layout.slots, [], 0
-    for plane, bits in zip(planes, layout.planes, strict=True):
-        place, start = divmod(slot * size, layout.group * bits // 8)
-        code = plane[:, start : start + size]
-        if bits < 8:
-            code = (code >> jnp.uint8(bits * place)) & jnp.uint8(2**bits - 1)
-        parts.append(code << jnp.uint8(shift) if shift else code)
-        shift += bits
-    return functools.reduce(operator.or_, parts).astype(jnp.float32)
-
-
-def _per_group(scale, sub, groups: int) -> Any:
-    """Return scale·sub (groups, 1, lanes), or None."""
-    if scale is None:
-        return None
-    scale = _along(scale)[:, None].astype(jnp.float32)
-    scale = jnp.repeat(scale, groups // len(scale), axis=0)
-    return scale if sub is None else scale * _along(sub)[:, None].astype(jnp.float32)

@@ -1,11 +1,12 @@
 """Weights repacked once at load: rows side by side in vector lanes, codes as bit planes, scales apart.
 
 A GGUF row stores one output's weights one after the other, so a vector register would hold weights
-that must be summed. Here a register holds the same weight of 16 rows: no sum across lanes, and one
-broadcast activation serves them all. What a kernel's expression reads lies in several streams, far
-apart: a core's prefetchers follow many sequences at once, but each only so fast (one stream gives
-9 GB/s a core where eight give 15). Codes of 5 and 6 bits are split into planes of 4 and 1 or 2
-bits, because a byte that holds whole slots is taken apart with masks alone (see matmul.py).
+that must be summed. Here the same weight of a block of rows lies side by side: no sum across lanes,
+one broadcast activation serves them all, and a block is a tile for the matrix unit as it lies.
+What a kernel's expression reads lies in several streams, far apart: a core's prefetchers follow
+many sequences at once, but each only so fast (one stream gives two thirds of what eight give).
+Codes of 5 and 6 bits are split into planes of 4 and 1 or 2 bits, because a byte that holds whole
+slots is taken apart with masks alone (see matmul.py).
 Formats whose values come from a table (IQ4, MXFP4) take a byte a weight, Q2_K and Q3_K a byte for
 each 4-bit scale; all others take what the file takes, and at most 6 % more.
 """
@@ -24,10 +25,9 @@ import numpy as np
 from workbench.engine import codecs_bits
 from workbench.errors import SpecError
 
-#: Rows side by side: a 512-bit register of float32.
-LANES = 16
-#: Blocks of rows that prefill takes at once, most first: more feed the matrix unit.
-TILES = (16, 8, 4, 2, 1)
+#: Rows side by side: a register of float32 for floats; for codes a cache line of bytes, and as many
+#: columns at once as the matrix unit needs to be worth its call.
+FLOAT_LANES, CODE_LANES = 16, 64
 _STREAMS = 8
 _ROWS_AT_ONCE = 2048  # what unpacking to one byte a weight may hold beside the result
 
@@ -70,7 +70,8 @@ _HELD = {"BF16": np.uint16}
 )
 @dataclasses.dataclass(frozen=True)
 class Packed:
-    """A weight matrix (out, in) in the layout of the kernels: R blocks of 16 rows.
+    """A weight matrix (out, in) in the layout of the kernels: R blocks of as many rows as
+    there are lanes.
 
     Every array is (streams, R, chunks, values, lanes): value i of a chunk, which is what `chunk`
     says of a row, is value i mod values of stream i div values. `planes` are uint8, one array a plane
@@ -91,6 +92,11 @@ class Packed:
     def nbytes(self) -> int:
         """Bytes held, padding rows included."""
         return sum(leaf.nbytes for leaf in jax.tree.leaves(self))
+
+
+def lanes(tensor_type: str) -> int:
+    """Return the rows that lie side by side."""
+    return FLOAT_LANES if tensor_type in FLOATS else CODE_LANES
 
 
 def chunk(inputs: int) -> int:
@@ -121,11 +127,12 @@ def pack_parts(tensor_type: str, parts: Iterable, shape: tuple[int, ...]) -> Pac
     for matrix, start, rows in _pieces(tensor_type, parts, shape):
         fields = _fields(tensor_type, rows, shape[-1])
         arrays = arrays or [
-            _empty(field, shape, i < len(fields) - 4) for i, field in enumerate(fields)
+            _empty(field, shape, lanes(tensor_type), i < len(fields) - 4)
+            for i, field in enumerate(fields)
         ]
         for array, field in zip(arrays, fields, strict=True):
             if array is not None:
-                _put(array[matrix], start // LANES, field)
+                _put(array[matrix], start // array.shape[-1], field)
     if len(shape) == 2:
         arrays = [None if array is None else array[0] for array in arrays]
     *planes, scale, sub, floor, subfloor = (_as_jax(array) for array in arrays)
@@ -145,14 +152,14 @@ def _pieces(tensor_type: str, parts: Iterable, shape) -> Iterator[tuple[int, int
         raise SpecError(f"{tensor_type} {tuple(shape)}: {matrix} matrices given, of {count}")
 
 
-def _empty(field: np.ndarray | None, shape: tuple[int, ...], streamed: bool) -> np.ndarray | None:
+def _empty(field: np.ndarray | None, shape, lanes: int, streamed: bool) -> np.ndarray | None:
     """Return zeros (matrices, streams, R, chunks, values, lanes) to take the `field` of all rows."""
     if field is None:
         return None
     _, chunks, values = field.shape
     streams = math.gcd(values, _STREAMS) if streamed else 1
-    blocks = -(-shape[-2] // LANES)
-    full = (math.prod(shape[:-2]), streams, blocks, chunks, values // streams, LANES)
+    blocks = -(-shape[-2] // lanes)
+    full = (math.prod(shape[:-2]), streams, blocks, chunks, values // streams, lanes)
     return _aligned(full, field.dtype)
 
 
