@@ -136,17 +136,29 @@ class _Tensor(NamedTuple):
 
     shape: tuple[int, ...]  # fastest dimension first
     kind: str
-    raw: np.ndarray  # bytes, mapped
+    file: mmap.mmap
+    start: int
+    nbytes: int
+
+    @property
+    def raw(self) -> np.ndarray:
+        """Its bytes, mapped."""
+        return np.frombuffer(self.file, np.uint8, self.nbytes, self.start)
+
+    def let_go(self) -> None:
+        """Give the pages back: they count as memory of this process as long as they are mapped."""
+        ahead = self.start % mmap.PAGESIZE
+        self.file.madvise(mmap.MADV_DONTNEED, self.start - ahead, self.nbytes + ahead)
 
 
 def _tensors(header: GgufHeader) -> dict[str, _Tensor]:
     """Return the tensors in one part of a file, mapped into memory."""
     with header.path.open("rb") as file:
-        mapped = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     starts = header.data_offset + header.offsets
     columns = zip(header.names, header.shapes, header.types, starts, header.nbytes, strict=True)
     return {
-        name: _Tensor(shape, kind, mapped[start : start + nbytes])
+        name: _Tensor(shape, kind, mapped, int(start), int(nbytes))
         for name, shape, kind, start, nbytes in columns
     }
 
@@ -157,9 +169,10 @@ class _Loader:
     def __init__(self, parts: list[GgufHeader], arch: Architecture, report: Report):
         self.file, self.arch, self.report, self.done = parts[0].path.name, arch, report, 0
         self.tensors: dict[str, _Tensor] = {}
+        self.read: _Tensor | None = None
         for part in parts:
             self.tensors |= _tensors(part)
-        self.total = sum(tensor.raw.size for tensor in self.tensors.values())
+        self.total = sum(tensor.nbytes for tensor in self.tensors.values())
         layer0 = (re.fullmatch(r"blk\.0\.(.+)", name) for name in self.tensors)
         self.roles = [match[1] for match in layer0 if match]
 
@@ -178,13 +191,16 @@ class _Loader:
         )
 
     def raw(self, name: str) -> np.ndarray:
-        raw = self.tensors[name].raw
-        self.done += raw.size
+        """Return a tensor's bytes; those asked for before are packed by then."""
+        if self.read:
+            self.read.let_go()
+        self.read = self.tensors[name]
+        self.done += self.read.nbytes
         self.report("loading", self.done, self.total)
-        return raw
+        return self.read.raw
 
     def packed(self, name: str):
-        shape, kind, _ = self.tensors[name]
+        shape, kind = self.tensors[name][:2]
         return self.named(name, pack, kind, self.raw(name), shape[::-1])
 
     def named(self, name: str, packing, *args):
@@ -196,7 +212,7 @@ class _Loader:
 
     def of_layers(self, role: str, group: list[int]):
         """Return a matrix of some layers behind one another: (layers, out, in), or of all experts."""
-        shape, kind, _ = self.tensors[f"blk.{group[0]}.{role}"]
+        shape, kind = self.tensors[f"blk.{group[0]}.{role}"][:2]
         *experts, out, in_ = shape[::-1]
         count = len(group) * math.prod(experts)
         raw = (self.raw(f"blk.{i}.{role}") for i in group)
@@ -204,7 +220,7 @@ class _Loader:
 
     def floats(self, name: str) -> np.ndarray:
         """Return a small tensor as float32."""
-        shape, kind, _ = self.tensors[name]
+        shape, kind = self.tensors[name][:2]
         return floats(kind, self.raw(name), shape[::-1])
 
     def vectors(self, role: str):
