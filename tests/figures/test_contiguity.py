@@ -82,12 +82,12 @@ def test_cliff_shows_both_pagers_and_the_weights():
     sizes = [4 * GIB, 16 * GIB]
     curve = under_pressure(model, device, sizes, storage="3 GB/s")
     now = under_pressure(model, device, 4 * GIB, storage="3 GB/s")
-    fast, slow, weights, mark = pressure_figure.values(curve, now, 4 * GIB)
-    assert fast["name"] == "paged by the system" and fast["y"][0] < slow["y"][0]
+    fast, random, slow, weights, mark = pressure_figure.values(curve, now, 4 * GIB)
+    assert fast["name"] == "paged by the system" and fast["y"][0] < random["y"][0] < slow["y"][0]
     assert fast["y"][1] == pytest.approx(wb.predict(model, device).decode_tok_s.item(), rel=1e-6)
     assert weights["x"][0] == curve.working_bytes.item() / GIB
     assert list(mark["y"]) == list(now.tok_s.values)
-    assert len(pressure_figure.empty().data) == 4
+    assert len(pressure_figure.empty().data) == 5
 
 
 def test_measured_stands_beside_predicted():

@@ -27,8 +27,9 @@ def test_a_dense_model_falls_off_a_cliff(mac):
     model = wb.Model.preset("llama-3.1-8b")
     whole = under_pressure(model, mac, 64 * GIB, storage="3 GB/s").working_bytes.item()
     ds = under_pressure(model, mac, [0.99 * whole, whole], storage="3 GB/s")
-    paged, streamed = ds.tok_s.transpose("pager", "memory").values
+    paged, random, streamed = ds.tok_s.transpose("pager", "memory").values
     assert paged[1] / paged[0] > 30 and streamed[1] / streamed[0] < 2
+    assert paged[0] < random[0] < streamed[0] and random[1] == paged[1]
 
 
 def test_a_sparse_model_keeps_its_dense_part(mac):

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import plotly.graph_objects as go
 import xarray as xr
 
@@ -10,7 +11,8 @@ from workbench.figures import theme
 TITLE = "Speed over the memory that weights may take"
 SIZES = tuple(2 ** (n / 8) for n in range(16, 73))  # GiB
 _BLUE, _ORANGE, _GREEN, _RED = theme.PALETTE[:4]
-_LOOKS = ((_RED, "solid"), (_GREEN, "dash"))  # of the pagers
+_LOOKS = ((_RED, "solid"), (_BLUE, "dot"), (_GREEN, "dash"))  # of the pagers
+_APART = 0.2  # decades between two texts
 _TICKS = tuple(2**n for n in range(2, 10))
 
 
@@ -58,19 +60,26 @@ def values(curve: xr.Dataset, now: xr.Dataset, memory: float) -> list[dict]:
     rows = curve.tok_s.transpose("pager", "memory").values
     weights, here = (x / theme.SHOWN["GiB"] for x in (curve.working_bytes.item(), memory))
     speeds = now.tok_s.values
-    apart = abs(math.log10(speeds[0] / speeds[1])) > 0.15
-    said = [f"<b>{speed:.3g} tok/s</b>" for speed in speeds]
+    said, where = _said(speeds, "right" if here < 7 else "left")
     return [
         *(
             {"x": sizes, "y": row, "name": str(name)}
             for row, name in zip(rows, curve.pager.values, strict=True)
         ),
         {"x": [weights, weights], "y": [10**-2.2, 10**2.85], "text": ["", f"all weights: {weights:.3g} GiB"]},
-        {
-            "x": [here, here], "y": speeds, "text": said if apart else [said[0], ""],
-            "textposition": ["bottom right", "top right"] if here < 7 else ["bottom left", "top left"],
-        },
+        {"x": [here] * len(speeds), "y": speeds, "text": said, "textposition": where},
     ]  # fmt: skip
+
+
+def _said(speeds: np.ndarray, side: str) -> tuple[list[str], list[str]]:
+    """Return the text of each speed and its place, without those that would lie on another."""
+    said, lowest = [], speeds[0]
+    for n, speed in enumerate(speeds):
+        shown = n == 0 or math.log10(speed / lowest) > _APART
+        lowest = speed if shown else lowest
+        said.append(f"<b>{speed:.3g} tok/s</b>" if shown else "")
+    middle = [f"middle {side}"] * (len(speeds) - 2)
+    return said, [f"bottom {side}", *middle, f"top {side}"]
 
 
 def empty() -> go.Figure:

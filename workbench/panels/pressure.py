@@ -62,14 +62,15 @@ class PressurePanel(Panel):
 
     def status(self, ds: xr.Dataset) -> str:
         """Say how much is missed at each token, and how fast that is either way."""
-        paged, streamed = ds.tok_s.values
+        paged, random, streamed = ds.tok_s.values
         whole, memory = ds.working_bytes.item(), self.values["memory"] * GiB
         if not ds.miss.values.any():
             return f"{human_bytes(whole)} of weights fit {human_bytes(memory)}: {paged:.3g} tok/s."
         return (
             f"{human_bytes(memory)} for {human_bytes(whole)} of weights: the system reads "
-            f"{ds.miss.values[0]:.0%} of a token's bytes from the disk ({paged:.3g} tok/s), an engine "
-            f"that keeps what fits {ds.miss.values[1]:.0%} ({streamed:.3g} tok/s)."
+            f"{ds.miss.values[0]:.0%} of a token's bytes from the disk ({paged:.3g} tok/s; "
+            f"{random:.3g} if it throws out at random), an engine that keeps what fits "
+            f"{ds.miss.values[2]:.0%} ({streamed:.3g} tok/s)."
         )
 
     def to_code(self) -> str:

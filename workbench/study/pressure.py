@@ -19,7 +19,11 @@ from workbench.units import parse
 
 _ROOMY = 2.0**42  # byte: holds every model of the catalogue
 #: Who decides what stays -> what goes when something must, see `hardware.pressure.REPLACEMENTS`.
-PAGERS = {"paged by the system": "lru", "streamed by the engine": "mru"}
+PAGERS = {
+    "paged by the system": "lru",
+    "paged, thrown out at random": "random",
+    "streamed by the engine": "mru",
+}
 
 
 def under_pressure(
@@ -59,15 +63,15 @@ def under_pressure(
     rate = parse(storage, "byte/second", "storage")
     common = {"bandwidth": bandwidth, "ratio": ratio}
     streamed = {"read": active, "held": dense} if experts else {}
-    ways = (
-        pressure(dense + experts, memory, read=dense + active, storage=fault_rate(rate), **common),
-        pressure(experts or dense, memory, storage=rate, **streamed, **common),
+    paged = pressure(
+        dense + experts, memory, read=dense + active, storage=fault_rate(rate), **common
     )
-    kept = [
-        way.sel(replacement=name, drop=True)
-        for way, name in zip(ways, PAGERS.values(), strict=True)
+    kept = pressure(experts or dense, memory, storage=rate, **streamed, **common)
+    ways = [
+        (kept if name == "mru" else paged).sel(replacement=name, drop=True)
+        for name in PAGERS.values()
     ]
-    ds = xr.concat(kept, "pager", combine_attrs="drop")
+    ds = xr.concat(ways, "pager", combine_attrs="drop")
     return results.dataset(
         {**ds.data_vars, "working_bytes": dense + experts},
         {**ds.coords, "pager": np.array(list(PAGERS))},
