@@ -8,11 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from tests.engine.llama_twin import dequantised
 from workbench.engine.codecs import FORMATS, decode, encode, errors
 from workbench.engine.codecs_bits import LAYOUTS, read, write
 from workbench.engine.codecs_fp8 import decode_fp8, encode_fp8
 from workbench.engine.codecs_int4 import decode_int4, encode_int4
 from workbench.errors import SpecError, UnknownNameError
+from workbench.specs.gguf_header import read_header
 
 SEARCHED = ["Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS"]
 #: Bytes of a block at which a float16 stands.
@@ -41,10 +43,9 @@ def tensors(gemma_path) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
     gauss = rng.standard_normal((32, 1024)).astype(np.float32)
     outlier = np.where(rng.random(gauss.shape) < 0.002, 30 * gauss, gauss)
-    real = {t.name: t for t in gguf.GGUFReader(str(gemma_path)).tensors}
-    rows = {}
+    real, rows = read_header(gemma_path), {}
     for name in ("token_embd.weight", "blk.3.ffn_down.weight"):
-        values = gguf.quants.dequantize(real[name].data[:64], real[name].tensor_type)
+        values = dequantised(real, name, 64)
         rows[name] = np.ascontiguousarray(values.reshape(-1, 256))
     return {"gauss": gauss, "outlier": outlier} | rows
 
@@ -116,6 +117,9 @@ def test_more_bits_lose_less(tensors):
         ("Q4_K", np.zeros((2, 128), np.float32), "multiple of 256"),
         ("Q8_0", np.zeros((2, 32)), "float64"),
         ("Q8_0", np.full((1, 32), np.nan, np.float32), "NaN or infinite"),
+        ("Q8_0", np.full((1, 32), 1e30, np.float32), "exceed what a scale holds"),
+        ("Q8_0", np.zeros((0, 32), np.float32), "holds nothing"),
+        ("Q8_0", "abc", "no array of numbers"),
     ],
 )
 def test_refuses(name, weights, message):
@@ -170,6 +174,22 @@ def test_int4_without_activations_stays_within_half_a_step():
     assert int4.codes.nbytes == weights.size // 2
 
 
-def test_int4_refuses_a_group_that_does_not_divide():
-    with pytest.raises(SpecError, match="multiple of 128"):
-        encode_int4(np.zeros((2, 100), np.float32))
+@pytest.mark.parametrize(
+    ("weights", "group", "said"),
+    [
+        (np.zeros((2, 100), np.float32), 128, "multiple of 128"),
+        (np.zeros((2, 128), np.float32), 0, "group 0"),
+        (np.full((2, 128), np.nan, np.float32), 128, "NaN"),
+        (np.full((2, 128), 1e6, np.float32), 128, "float16 holds"),
+        (np.zeros((2, 128)), 128, "float64"),
+    ],
+)
+def test_int4_refuses(weights, group, said):
+    with pytest.raises(SpecError, match=said):
+        encode_int4(weights, group=group)
+
+
+@pytest.mark.parametrize("tile", [(3, 1), (0, 1), (1,), 5])
+def test_fp8_refuses_tiles_that_do_not_fill(tile):
+    with pytest.raises(SpecError, match="FP8: tile"):
+        encode_fp8(np.ones((2, 4), np.float32), tile=tile)

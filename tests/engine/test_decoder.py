@@ -18,6 +18,7 @@ from workbench.engine.decoder import empty_cache, step
 from workbench.engine.loading import load
 from workbench.engine.loading_tiny import KINDS, tiny
 from workbench.errors import FileError, SpecError
+from workbench.specs.gguf_header import read_header
 
 README = Path(__file__).parents[2] / "README.md"
 PROMPTS = (
@@ -286,6 +287,42 @@ def test_a_damaged_scale_is_refused(folder, tmp_path):
     path.write_bytes(content)
     with pytest.raises(FileError, match=r"nan.gguf.*attn_q.*NaN or infinite"):
         load(path)
+
+
+BITS = {
+    "F32": np.float32(np.nan).tobytes(),
+    "F16": np.float16(-np.inf).tobytes(),
+    "BF16": np.float32(np.inf).tobytes()[2:],
+    "MXFP4": b"\xff",  # the scale that OCP's E8M0 keeps for NaN
+}
+
+
+@pytest.mark.parametrize("quant", BITS)
+def test_a_damaged_weight_is_refused(quant, tmp_path):
+    path = tmp_path / "nan.gguf"
+    content = bytearray(tiny(path, "llama", quant=quant, layers=1).read_bytes())
+    header = read_header(path)
+    at = header.data_offset + int(header.offsets[header.names.index("blk.0.attn_q.weight")])
+    content[at : at + len(BITS[quant])] = BITS[quant]
+    path.write_bytes(content)
+    with pytest.raises(FileError, match=r"nan.gguf.*attn_q.*NaN"):
+        load(path)
+
+
+def test_a_rotation_divided_by_zero_is_refused(small, tmp_path):
+    more = {"rope_freqs.weight": np.zeros(32, np.float32)}
+    with pytest.raises(FileError, match="rope_freqs.weight.*above 0"):
+        load(rewritten(small.path, tmp_path / "rope.gguf", more=more))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [({"layers": 0}, "layers 0"), ({"hidden": 100}, "hidden 100"), ({"seed": -1}, "seed -1")],
+)
+def test_tiny_files_of_nothing_are_refused(wrong, said, tmp_path):
+    with pytest.raises(SpecError, match=said):
+        tiny(tmp_path / "none.gguf", **wrong)
+    assert not list(tmp_path.iterdir())
 
 
 def test_a_split_file_is_the_whole_one(small, tmp_path):

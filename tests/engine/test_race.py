@@ -26,6 +26,12 @@ def test_race_is_run_from_the_command_line(path):
     assert found["predicted"]["decode_tok_s"] > 0 and found["stream_GB_s"] > 0
 
 
+def test_a_race_beyond_the_context_is_refused_in_one_line(path):
+    result = CliRunner().invoke(cli.app, ["race", str(path), "--prompt", "5000"])
+    assert result.exit_code == 2 and "exceed the context of 4096" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize("wrong", [{"prompt": 0}, {"generate": 0}, {"rounds": 0}])
 def test_races_of_nothing_are_refused(path, wrong):
     with pytest.raises(SpecError, match=next(iter(wrong))):

@@ -39,6 +39,10 @@ def test_shares_sum_to_one_and_fall(temperature, top_k, top_p, seed):
     assert shares.sum() == pytest.approx(1) and (np.diff(shares) <= 1e-12).all()
 
 
+def test_a_temperature_near_zero_takes_the_likeliest():
+    assert candidates(LOGITS, Sampling(5e-324))[1].tolist() == [1]
+
+
 def test_draws_follow_softmax():
     rng, sampling = np.random.default_rng(0), Sampling(0.5)
     drawn = np.bincount([choose(LOGITS, sampling, rng) for _ in range(4000)], minlength=4) / 4000
@@ -51,11 +55,15 @@ def test_draws_follow_softmax():
     [
         {"temperature": -1.0},
         {"temperature": float("nan")},
+        {"temperature": "hot"},
         {"top_k": 0},
+        {"top_k": True},
         {"top_k": 1.5},
         {"top_p": 0.0},
         {"top_p": 1.1},
+        {"top_p": float("nan")},
         {"seed": -1},
+        {"seed": 2**64},
     ],
 )
 def test_wrong_numbers_are_named(wrong):

@@ -55,6 +55,11 @@ def test_stream_goes_on_behind_a_prompt(gemma):
     assert "".join(gemma.stream(after, before)) == " is blue"
 
 
+def test_half_a_character_is_refused(gemma):
+    with pytest.raises(SpecError, match=r"at 1 .*ud800"):
+        gemma.encode("a\ud800")
+
+
 @pytest.mark.parametrize("token", [-1, 512, 1.5, True, "a"])
 def test_ids_out_of_range_are_refused(token):
     with pytest.raises(SpecError, match="0 to 511"):

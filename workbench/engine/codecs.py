@@ -35,7 +35,7 @@ def decode(name: str, blocks: jax.Array) -> jax.Array:
         SpecError: not bytes, or no whole number of blocks.
     """
     _, nbytes = _block(name)
-    blocks = jnp.asarray(blocks)
+    blocks = _array(name, blocks)
     if blocks.dtype != jnp.uint8 or blocks.ndim < 1 or blocks.shape[-1] % nbytes:
         raise SpecError(
             f"{name}: {blocks.dtype} {blocks.shape}; bytes (..., multiple of {nbytes}) are right"
@@ -48,17 +48,34 @@ def encode(name: str, weights: jax.Array) -> jax.Array:
 
     Raises:
         UnknownNameError: a format without a codec.
-        SpecError: not float32, not finite, or n no multiple of the block.
+        SpecError: not float32, n no multiple of the block, and for block formats: not finite, or
+            so large that no scale holds them.
     """
     block, _ = _block(name)
-    weights = jnp.asarray(weights)
+    weights = _array(name, weights)
     if weights.dtype != jnp.float32 or weights.ndim < 1 or weights.shape[-1] % block:
         raise SpecError(
             f"{name}: {weights.dtype} {weights.shape}; float32 (..., multiple of {block}) is right"
         )
     if name not in _FLOATS and not bool(jnp.isfinite(weights).all()):
         raise SpecError(f"{name}: weights hold NaN or infinite values, which no block can scale")
-    return _encode(name, weights)
+    blocks, fits = _encode(name, weights)
+    if not bool(fits):
+        raise SpecError(
+            f"{name}: weights up to {jnp.abs(weights).max():.3g} exceed what a scale holds"
+        )
+    return blocks
+
+
+def _array(name: str, values) -> jax.Array:
+    """Return numbers as an array that is not empty, or refuse."""
+    try:
+        array = jnp.asarray(values)
+    except (TypeError, ValueError):
+        raise SpecError(f"{name}: {str(values)[:40]!r} is no array of numbers") from None
+    if array.size == 0:
+        raise SpecError(f"{name}: an array of shape {array.shape} holds nothing")
+    return array
 
 
 def errors(weights: jax.Array, formats: list[str]):
@@ -67,10 +84,16 @@ def errors(weights: jax.Array, formats: list[str]):
     Returns:
         A Dataset over `quant`: bits_per_weight, quant_rmse, quant_max_error (in the weights' unit)
         and sqnr = 10 log10(Σw² / Σ(w - ŵ)²) in dB.
+
+    Raises:
+        SpecError: no format, or weights that are none.
+        WorkbenchError: as `encode`.
     """
     from workbench import results
 
-    weights = jnp.asarray(weights)
+    if isinstance(formats, str) or not formats:
+        raise SpecError(f"formats {formats!r}: a list of at least one is right")
+    weights = _array("errors", weights)
     rows = [_errors_of(name, weights) for name in formats]
     names = ("bits_per_weight", "quant_rmse", "quant_max_error", "sqnr")
     columns = {n: ("quant", list(v)) for n, v in zip(names, zip(*rows, strict=True), strict=True)}
@@ -123,15 +146,19 @@ def _product(scale: jax.Array, sub: jax.Array | None, layout: Layout) -> jax.Arr
 
 
 @functools.partial(jax.jit, static_argnums=0)
-def _encode(name: str, weights: jax.Array) -> jax.Array:
+def _encode(name: str, weights: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Return the blocks, and whether their scales are finite."""
     if name in _FLOATS:
         parts = lax.bitcast_convert_type(weights.astype(_FLOATS[name]), jnp.uint8)
-        return parts.reshape(*weights.shape[:-1], -1)
+        return parts.reshape(*weights.shape[:-1], -1), jnp.bool_(True)
     layout = LAYOUTS[name]
     blocks = weights.reshape(*weights.shape[:-1], -1, layout.block)
     by_rule = _ENCODERS.get(name)
     fields = by_rule(layout, blocks) if by_rule else search(name, layout, blocks)
-    return write(name, fields).reshape(*weights.shape[:-1], -1)
+    fits = jnp.isfinite(fields.scale).all()
+    if fields.floor is not None:
+        fits &= jnp.isfinite(fields.floor).all()
+    return write(name, fields).reshape(*weights.shape[:-1], -1), fits
 
 
 def _rounded(number: jax.Array) -> jax.Array:

@@ -38,12 +38,20 @@ def encode_fp8(
     weights = jnp.asarray(weights)
     if weights.ndim != 2 or weights.dtype != jnp.float32:
         raise SpecError(f"FP8: {weights.dtype} {weights.shape}; float32 (out, in) is right")
-    rows, columns = (size or full for size, full in zip(tile, weights.shape, strict=True))
+    if not (isinstance(tile, tuple) and len(tile) == 2 and all(map(_is_size, tile))):
+        raise SpecError(f"FP8: tile {tile}: (rows, columns), whole numbers or None, are right")
+    rows, columns = (
+        full if size is None else size for size, full in zip(tile, weights.shape, strict=True)
+    )
     if rows < 1 or columns < 1 or weights.shape[0] % rows or weights.shape[1] % columns:
         raise SpecError(f"FP8: tiles of {rows} × {columns} do not fill {weights.shape}")
     if not bool(jnp.isfinite(weights).all()):
         raise SpecError("FP8: weights hold NaN or infinite values")
     return _encode(KINDS[kind], rows, columns, weights)
+
+
+def _is_size(size: object) -> bool:
+    return size is None or isinstance(size, int)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))

@@ -39,8 +39,11 @@ def encode_int4(
         SpecError: shapes that do not fit, or values that are not finite.
     """
     weights = jnp.asarray(weights)
-    if weights.ndim != 2 or group < 2 or group % 2 or weights.shape[1] % group:
+    if not isinstance(group, int) or group < 2 or group % 2:
+        raise SpecError(f"INT4: group {group}: an even number of at least 2 is right")
+    if weights.ndim != 2 or not weights.size or weights.shape[1] % group:
         raise SpecError(f"INT4: weights {weights.shape} are no (out, multiple of {group})")
+    _check(weights)
     if activations is None:
         return _quantise(weights, jnp.ones(weights.shape[1], jnp.float32), jnp.float32(0), group)
     activations = jnp.asarray(activations)
@@ -48,9 +51,16 @@ def encode_int4(
         raise SpecError(
             f"INT4: activations {activations.shape} are no (tokens, {weights.shape[1]})"
         )
-    if not bool(jnp.isfinite(weights).all() & jnp.isfinite(activations).all()):
-        raise SpecError("INT4: weights or activations hold NaN or infinite values")
+    _check(activations)
     return _search(weights, activations, group)
+
+
+def _check(values: jax.Array) -> None:
+    if values.dtype != jnp.float32:
+        raise SpecError(f"INT4: {values.dtype} given; float32 is right")
+    largest = float(jnp.abs(values).max())
+    if not largest <= float(jnp.finfo(jnp.float16).max):  # scale and floor are float16
+        raise SpecError(f"INT4: values up to {largest:.3g}, or NaN; float16 holds up to 65504")
 
 
 @functools.partial(jax.jit, static_argnums=2)

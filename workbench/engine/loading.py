@@ -17,7 +17,7 @@ import numpy as np
 
 from workbench.engine.architectures import Architecture, architecture, rope_divisors
 from workbench.engine.decoder_weights import Stack, Weights
-from workbench.engine.loading_pack import floats
+from workbench.engine.loading_pack import check_finite, floats
 from workbench.engine.matmul_pack import FLOATS, LAYOUTS, pack, pack_parts
 from workbench.engine.moe_experts import Experts
 from workbench.engine.tokenizer import Tokenizer, read_tokenizer
@@ -197,6 +197,7 @@ class _Loader:
         self.read = self.tensors[name]
         self.done += self.read.nbytes
         self.report("loading", self.done, self.total)
+        self.named(name, check_finite, self.read.kind, self.read.raw)
         return self.read.raw
 
     def packed(self, name: str):
@@ -221,7 +222,11 @@ class _Loader:
     def floats(self, name: str) -> np.ndarray:
         """Return a small tensor as float32."""
         shape, kind = self.tensors[name][:2]
-        return floats(kind, self.raw(name), shape[::-1])
+        values = floats(kind, self.raw(name), shape[::-1])
+        if not np.isfinite(values).all() or (name == "rope_freqs.weight" and values.min() <= 0):
+            right = "above 0" if name == "rope_freqs.weight" else "finite"
+            raise FileError(f"{self.file}: tensor {name!r}: a number is not {right}")
+        return values
 
     def vectors(self, role: str):
         return jnp.asarray(np.stack([self.floats(f"blk.{i}.{role}") for i in self.layers]))

@@ -14,7 +14,7 @@ from workbench.engine import codecs
 from workbench.engine.architectures import FAMILIES, Architecture
 from workbench.engine.loading import expected_shapes
 from workbench.engine.rope import Rope
-from workbench.errors import UnknownNameError
+from workbench.errors import FileError, SpecError, UnknownNameError
 
 #: family -> (general.architecture, tensors that Llama lacks, fields of Architecture it has otherwise)
 _QK_NORMS = ("attn_q_norm.weight", "attn_k_norm.weight")
@@ -65,12 +65,13 @@ def tiny(
 
     Raises:
         UnknownNameError: a kind or format that does not exist.
+        SpecError: no layer, a width that does not fit, or a seed below 0.
+        FileError: a place that cannot be written to.
     """
-    if kind not in KINDS:
-        raise UnknownNameError("tiny model", kind, list(KINDS))
+    _refuse(Path(path), kind, quant, layers, hidden, seed)
     name, optional, other = KINDS[kind]
     arch = _architecture(name, layers, hidden, other)
-    writer = gguf.GGUFWriter(path, name)
+    writer = gguf.GGUFWriter(Path(path), name)
     _describe(writer, arch)
     _vocabulary(writer, name)
     rng = np.random.default_rng(seed)
@@ -84,6 +85,21 @@ def tiny(
     writer.write_tensors_to_file()
     writer.close()
     return Path(path)
+
+
+def _refuse(path: Path, kind: str, quant: str, layers: int, hidden: int, seed: int) -> None:
+    """Refuse what cannot be written, before a file is begun."""
+    if kind not in KINDS:
+        raise UnknownNameError("tiny model", kind, list(KINDS))
+    if quant not in codecs.FORMATS:
+        raise UnknownNameError("format", quant, list(codecs.FORMATS))
+    if layers < 1 or hidden < 1 or hidden % 256 or seed < 0:
+        raise SpecError(
+            f"layers {layers}, hidden {hidden}, seed {seed}: at least one layer, a width that is a "
+            "multiple of 256, and a seed from 0 are right"
+        )
+    if not path.parent.is_dir() or path.is_dir():
+        raise FileError(f"{path}: no file can be written there; name one in a folder that exists")
 
 
 def _architecture(name: str, layers: int, hidden: int, other: dict) -> Architecture:

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, log
+from math import ceil, inf, log
+from numbers import Integral
 from typing import NamedTuple
 
 import jax
@@ -47,6 +48,9 @@ class Router:
     k_min: int = 1
 
     def __post_init__(self) -> None:
+        for name in ("experts", "top_k", "k_min"):
+            if not _whole(getattr(self, name)):
+                raise SpecError(f"{name} {getattr(self, name)!r}: a whole number is right")
         if not 1 <= self.top_k <= self.experts:
             raise SpecError(
                 f"top_k {self.top_k}: must be 1 to {self.experts}, the experts there are"
@@ -62,6 +66,10 @@ class Router:
             raise SpecError(f"mass {self.mass}: a share of the probability, above 0 and at most 1")
         if not 0 < self.scale < float("inf"):
             raise SpecError(f"scale {self.scale}: a positive factor on the weights")
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 class Routing(NamedTuple):
@@ -124,10 +132,12 @@ def capacity(tokens: int, router: Router, factor: float) -> int:
     """Return the tokens one expert takes in a step: ceil(factor · tokens · K / E) (arXiv 2101.03961).
 
     Raises:
-        SpecError: a factor that is not positive.
+        SpecError: a factor that is not positive and finite, or no token.
     """
-    if not factor > 0:
-        raise SpecError(f"capacity factor {factor}: must be positive")
+    if not 0 < factor < inf:
+        raise SpecError(f"capacity factor {factor}: must be positive and finite")
+    if not _whole(tokens) or tokens < 1:
+        raise SpecError(f"capacity for {tokens} tokens: at least 1, a whole number, is right")
     return ceil(factor * tokens * router.top_k / router.experts)
 
 
@@ -137,7 +147,14 @@ def limit(routing: Routing, router: Router, factor: float) -> tuple[Routing, Arr
     Returns:
         The routing with dropped weights 0, not renormalised (the residual carries such tokens), and
         () the share of the routed pairs that was dropped.
+
+    Raises:
+        SpecError: a factor that is not positive and finite, or another router's routing.
     """
+    if routing.experts.shape[1] != router.top_k:
+        raise SpecError(
+            f"routing of {routing.experts.shape[1]} experts a token: the router gives {router.top_k}"
+        )
     return _limit(routing, router.experts, capacity(routing.weights.shape[0], router, factor))
 
 

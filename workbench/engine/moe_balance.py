@@ -1,6 +1,7 @@
 """Load balance over time: a bias that corrects, and one that decays idle experts and collapses (M49)."""
 
 from functools import partial
+from math import inf
 
 import jax
 import jax.numpy as jnp
@@ -56,12 +57,16 @@ def balance(
         router_bias (policy, expert_id) at the end.
 
     Raises:
-        SpecError: no steps or tokens, or a rate below 0.
+        SpecError: no steps or tokens, a rate or skew below 0 or infinite, or a seed out of range.
     """
-    if steps < 1 or tokens < 1 or not rate >= 0 or not skew >= 0:
+    whole = all(isinstance(n, int) for n in (steps, tokens, seed))
+    if not whole or steps < 1 or tokens < 1 or not 0 <= seed < 2**63:
         raise SpecError(
-            f"steps {steps}, tokens {tokens} from 1; rate {rate} and skew {skew} from 0"
+            f"steps {steps}, tokens {tokens}, seed {str(seed)[:40]}: "
+            "whole numbers from 1, from 1, and from 0 to 2**63 - 1 are right"
         )
+    if not (0 <= rate < inf and 0 <= skew < inf):
+        raise SpecError(f"rate {rate} and skew {skew}: finite numbers from 0 are right")
     run = [_run(router, p, steps, tokens, rate, skew, seed) for p in POLICIES]
     counts, bias = (np.stack(x) for x in zip(*run, strict=True))
     share = counts / counts.sum(-1, keepdims=True)

@@ -21,13 +21,15 @@ def record(layers: list[Routing], experts: int, **attrs) -> xr.Dataset:
         k_used and router_entropy (token, layer).
 
     Raises:
-        SpecError: no layer, or layers of different shapes.
+        SpecError: no layer, layers of different shapes, or an expert that is none of `experts`.
     """
     if len({routing.experts.shape for routing in layers}) != 1:
         raise SpecError(f"{len(layers)} routings: at least one, all (tokens, top_k) alike")
     ids, weights, used, entropy = (
         np.stack([np.asarray(x) for x in fields], 1) for fields in zip(*layers, strict=True)
     )
+    if ids.max() >= experts:
+        raise SpecError(f"expert {ids.max()} is routed to: a layer of {experts} experts has none")
     each = ("token", "layer")
     return dataset(
         {
@@ -60,7 +62,8 @@ def distinct(trace: xr.Dataset, batch: list[int]) -> xr.Dataset:
         SpecError: a batch of 0 or of more tokens than recorded.
     """
     ids = trace.expert.transpose("token", "layer", "rank").to_numpy()
-    if not batch or min(batch) < 1 or max(batch) > len(ids):
+    whole = isinstance(batch, list) and batch and all(isinstance(size, int) for size in batch)
+    if not whole or min(batch) < 1 or max(batch) > len(ids):
         raise SpecError(f"batch {batch}: sizes of 1 to the {len(ids)} recorded tokens")
     hit = (ids[..., None] == np.arange(trace.attrs["experts"])).any(2)  # (token, layer, expert)
     means = [_in_steps(hit, size).any(1).sum(-1).mean(0) for size in batch]

@@ -1,6 +1,7 @@
 """The choice of the next token: the likeliest, or drawn from the likeliest few."""
 
 from dataclasses import dataclass
+from numbers import Integral, Real
 
 import numpy as np
 
@@ -28,14 +29,24 @@ class Sampling:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.temperature < float("inf"):
+        if not (_number(self.temperature) and 0 <= self.temperature < float("inf")):
             raise SpecError(f"temperature {self.temperature}: 0 (the likeliest token) or above")
-        if self.top_k is not None and not (isinstance(self.top_k, int) and self.top_k >= 1):
-            raise SpecError(f"top_k {self.top_k}: at least 1 token, or None for all")
-        if not 0 < self.top_p <= 1:
+        if self.top_k is not None and not (_whole(self.top_k) and self.top_k >= 1):
+            raise SpecError(
+                f"top_k {self.top_k}: at least 1 token, a whole number, or None for all"
+            )
+        if not (_number(self.top_p) and 0 < self.top_p <= 1):
             raise SpecError(f"top_p {self.top_p}: a share above 0 and at most 1")
-        if not (isinstance(self.seed, int) and self.seed >= 0):
-            raise SpecError(f"seed {self.seed}: a whole number, at least 0")
+        if not (_whole(self.seed) and 0 <= self.seed < 2**64):
+            raise SpecError(f"seed {str(self.seed)[:40]}: a whole number, from 0 to 2**64 - 1")
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _whole(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool)
 
 
 GREEDY = Sampling()
@@ -63,7 +74,8 @@ def candidates(logits: np.ndarray, sampling: Sampling) -> tuple[np.ndarray, np.n
     k = min(sampling.top_k or logits.size, logits.size)
     ids = np.argpartition(-logits, k - 1)[:k] if k < logits.size else np.arange(logits.size)
     ids = ids[np.argsort(-logits[ids], kind="stable")]
-    scaled = (logits[ids].astype(np.float64) - logits[ids[0]]) / sampling.temperature
+    with np.errstate(over="ignore"):  # at a temperature near 0 the others lie infinitely far below
+        scaled = (logits[ids].astype(np.float64) - logits[ids[0]]) / sampling.temperature
     shares = np.exp(scaled)
     shares /= shares.sum()
     kept = np.searchsorted(np.cumsum(shares), sampling.top_p) + 1

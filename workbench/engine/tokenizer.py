@@ -46,7 +46,16 @@ class Tokenizer:
         Args:
             text: any text.
             bos: put the file's begin token in front, if it has one.
+
+        Raises:
+            SpecError: half a surrogate pair, which is no character.
         """
+        try:
+            text.encode()
+        except UnicodeEncodeError as err:
+            raise SpecError(
+                f"the text has no character at {err.start} but {text[err.start]!r}, half of one"
+            ) from None
         ids = self.inner.encode(text, add_special_tokens=False).ids
         return [self.bos, *ids] if bos and self.bos is not None and ids[:1] != [self.bos] else ids
 

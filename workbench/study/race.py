@@ -48,12 +48,18 @@ def race(
         times tokens/s, for both alike; attrs["load"] is the load average at the start.
 
     Raises:
-        WorkbenchError: a file that does not run here, llama.cpp is not installed, or no round.
+        WorkbenchError: a file that does not run here, llama.cpp is not installed, no round, or
+            more tokens than the context has.
     """
     if min(prompt, generate, rounds) < 1:
         raise SpecError(f"prompt {prompt}, generate {generate}, rounds {rounds}: each at least 1")
     busy = psutil.getloadavg()[0]
     decoder, threads = load(path, report), threads_allowed()
+    if prompt + generate > decoder.arch.context:
+        raise SpecError(
+            f"{prompt} tokens of prompt and {generate} to generate exceed "
+            f"the context of {decoder.arch.context}"
+        )
     runners = [_ours(decoder), _llama_cpp(decoder.path, prompt + generate, threads)]
     rng, speeds, streams = np.random.default_rng(0), [], []
     for turn in range(rounds + 1):
