@@ -5,6 +5,9 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import jax
+import platformdirs
+
 import workbench as wb
 from workbench import cli_print, probe
 from workbench.engine.decoder_generate import Piece, generate, prompt_ids
@@ -23,6 +26,7 @@ def written(path: Path, prompt: str, max_tokens: int, sampling: Sampling, show) 
         sampling: how they are drawn.
         show: is given each piece of text as it comes. Ctrl-C ends the text and keeps it.
     """
+    _keep_compiled()
     with cli_print.progress() as report:
         decoder = load(path, report)
     ids = prompt_ids(decoder, prompt, max_tokens)
@@ -41,6 +45,16 @@ def written(path: Path, prompt: str, max_tokens: int, sampling: Sampling, show) 
         "interrupted": interrupted,
         "sampling": dataclasses.asdict(sampling),
     }
+
+
+def _keep_compiled() -> None:
+    """Keep what is compiled for the next call, unless the user keeps it elsewhere.
+
+    Compiling a model's step takes longer than writing a page with it.
+    """
+    if jax.config.values["jax_compilation_cache_dir"] is None:
+        folder = platformdirs.user_cache_dir("bottleneck-workbench")
+        jax.config.update("jax_compilation_cache_dir", folder)
 
 
 def show(text: str) -> None:
@@ -63,6 +77,7 @@ def _collected(pieces: Iterator[Piece], show) -> tuple[list[Piece], list[float],
 
 def raced(path: Path, prompt: int, generate: int, rounds: int) -> dict:
     """Race against llama.cpp; return the best of each, ratios, bandwidths and what `predict` said."""
+    _keep_compiled()
     with cli_print.progress() as report:
         ds = race(path, prompt=prompt, generate=generate, rounds=rounds, report=report)
     device = probe.this_machine()
