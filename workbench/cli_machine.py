@@ -13,6 +13,7 @@ import xarray as xr
 
 from workbench import cli_print, probe, results
 from workbench.errors import FileError
+from workbench.hardware.contiguity import UNBROKEN
 from workbench.probe import machine as machines
 from workbench.specs.device import Device
 from workbench.units import human_bytes, parse
@@ -83,8 +84,11 @@ def print_probe(ds: xr.Dataset) -> None:
         cli_print.table("", {"": "left", " ": "left"}, about)
     if "counter" in ds.coords:
         ds = ds.sel(counter=[name for name in _EVENTS if name in ds.counter.values])
-    for title, columns, rows in _tables(ds):
+    whole = "fi" in ds and ds.fi.size > 0 and bool((ds.fi == UNBROKEN).all())
+    for title, columns, rows in _tables(ds.drop_vars("fi") if whole else ds):
         cli_print.table(title, columns, rows)
+    if whole:
+        cli_print.note("not fragmented: every zone has a free block of every order")
     for line in ds.attrs["unseen"].splitlines():
         cli_print.note(f"not seen: {line}")
 

@@ -5,12 +5,15 @@ import math
 
 import numpy as np
 import pytest
+import xarray as xr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import workbench as wb
 from workbench.errors import SpecError, UnknownNameError, WorkbenchError
 from workbench.hardware import roofline, storage
+from workbench.hardware.contiguity import within
+from workbench.hardware.storage_input import quantity
 
 rates = st.floats(1e6, 1e11)
 few = settings(max_examples=25)
@@ -164,3 +167,12 @@ def test_bad_input_is_one_sentence(call, says):
 def test_an_unknown_disk_suggests_others():
     with pytest.raises(UnknownNameError, match="USB stick"):
         storage.disk("USB sticks")
+
+
+@pytest.mark.parametrize("door", [quantity, lambda v, unit, field: within(v, field, 0.0, 1.0)])
+def test_text_in_an_array_is_no_number(door):
+    """Both doors have one way to read numbers, and one error."""
+    with pytest.raises(SpecError, match="rate: .*many.* is not a number"):
+        door(xr.DataArray(["many"], dims="x"), "dimensionless", "rate")
+    with pytest.raises(SpecError, match="more than one dimension"):
+        door(np.ones((2, 2)), "dimensionless", "rate")

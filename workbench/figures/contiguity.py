@@ -17,18 +17,20 @@ HEIGHT = 880
 PINNED = tuple(10 ** (n / 8) for n in range(-56, 1))  # 1e-7 to 1
 _BLUE, _ORANGE, _GREEN, _RED = theme.PALETTE[:4]
 _BAND, _MOST = "rgba(0,114,178,0.25)", (0.1, 0.9)  # of random zones
-#: A cell without pins is from 0 (free) to 1 (in use), one with pins from 1 to 2 likewise.
+#: A cell without pins is from 0 (free) to 1 (in use); one with pins from 1 to 2, by the logarithm of their share.
 _SHADES = [
     [0.0, "rgba(128,128,128,0.12)"], [0.5, _BLUE],
-    [0.5, "#F7D9A0"], [1.0, _ORANGE],
+    [0.5, "#FBE7C0"], [0.75, _ORANGE], [1.0, "#8C2D04"],
 ]  # fmt: skip
+_FEWEST = 1e-4  # share of pins that is palest
 _BLOCKS = tuple(2**n for n in range(12, 43, 3))  # byte, ticks of the sizes
 
 
 def map_traces() -> list:
     """Return the trace of the map, still empty."""
     bar = {
-        "tickvals": [0.05, 0.95, 1.08, 1.9], "ticktext": ["free", "in use", "pinned", "pinned, full"],
+        "tickvals": [0.05, 0.9, 1.1, 1.5, 1.95],
+        "ticktext": ["free", "in use", f"{_FEWEST:.2%} pinned", "1 %", "all pinned"],
         "len": 0.42, "y": 1.0, "yanchor": "top", "x": 0.4, "thickness": 14,
     }  # fmt: skip
     return [
@@ -55,7 +57,8 @@ def map_values(ds: xr.Dataset, burst: int) -> list[dict]:
     side = math.isqrt(used.size)
     size = human_bytes(ds.attrs["zone_bytes"] / used.size)
     said = [f"{size}: {u:.0%} in use, {p:.2%} pinned" for u, p in zip(used, pinned, strict=True)]
-    cells = np.where(pinned > 0, 1.001 + 0.999 * used, 0.999 * used)
+    shade = 1 - np.log10(np.maximum(pinned, _FEWEST)) / np.log10(_FEWEST)
+    cells = np.where(pinned > 0, 1.001 + 0.999 * shade, 0.999 * used)
     return [
         {
             "z": cells[: side * side].reshape(side, side),

@@ -8,10 +8,12 @@ import xarray as xr
 
 from workbench import data, results
 from workbench.errors import SpecError
+from workbench.hardware.storage_input import numbers
 from workbench.specs.config import whole
 from workbench.units import human_bytes, parse
 
 SEEDS = 64
+UNBROKEN = -1000  # fragmentation index where a free block is there to be had
 
 
 @functools.cache
@@ -106,7 +108,7 @@ def fragmentation_index(free_blocks: np.ndarray) -> np.ndarray:
     free, blocks = (free_blocks * sizes).sum(-1, keepdims=True), free_blocks.sum(-1, keepdims=True)
     index = 1000 - (1000 + 1000 * free // sizes) // np.maximum(blocks, 1)
     suitable = np.cumsum(free_blocks[..., ::-1], -1)[..., ::-1] > 0
-    return np.where(blocks == 0, 0, np.where(suitable, -1000, index))
+    return np.where(blocks == 0, 0, np.where(suitable, UNBROKEN, index))
 
 
 def unusable_share(free_blocks: np.ndarray) -> np.ndarray:
@@ -215,18 +217,10 @@ def within(value: Any, field: str, low: float, high: float) -> xr.DataArray:
     Raises:
         SpecError: not a number, or outside.
     """
-    try:
-        number = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        shown = str(getattr(value, "values", value))[:60]
-        raise SpecError(f"{field}: {shown!r} is not a number") from None
-    if not ((number >= low) & (number <= high)).all():
-        raise SpecError(f"{field}: {str(number)[:60]} must be from {low:g} to {high:g}")
-    if isinstance(value, xr.DataArray):
-        return value.copy(data=number)
-    if number.ndim > 1:
-        raise SpecError(f"{field}: give a DataArray for more than one dimension")
-    return xr.DataArray(number, {field: number} if number.ndim else None, (field,)[: number.ndim])
+    array = numbers(value, "dimensionless", field)
+    if not ((array.values >= low) & (array.values <= high)).all():
+        raise SpecError(f"{field}: {str(array.values)[:60]} must be from {low:g} to {high:g}")
+    return array
 
 
 def size_of(value: float | str, field: str) -> float:

@@ -9,6 +9,7 @@ import xarray as xr
 
 from workbench import data, results
 from workbench.errors import SpecError, UnknownNameError
+from workbench.hardware.contiguity import constant
 from workbench.hardware.paging import known, page_of
 from workbench.hardware.storage_input import size
 
@@ -106,7 +107,7 @@ def chase(core: Mmu, working_set, page, host_page):
     first, second = (
         miss(n, tlb_page, working_set, core.line, streaming=False) for n in entries(core, tlb_page)
     )
-    rows = known("table_entry") * np.stack([working_set / page, working_set / host_page])
+    rows = constant("table_entry_bytes") * np.stack([working_set / page, working_set / host_page])
     lines = np.maximum(np.concatenate([working_set[None], rows]) / core.line, 1.0)
     walks = np.stack([second, np.where(np.isinf(host_page), 0.0, second)])
     took = _access(core, lines, np.concatenate([np.ones_like(working_set)[None], walks]))
@@ -123,7 +124,7 @@ def stream(core: Mmu, working_set, page, host_page):
     first, second = (
         miss(n, tlb_page, working_set, core.line, streaming=True) for n in entries(core, tlb_page)
     )
-    fresh = known("table_entry") / core.line
+    fresh = constant("table_entry_bytes") / core.line
     walk = fresh * core.times[3] + (1.0 - fresh) * core.times[0]
     walk = np.where(np.isinf(host_page), walk, 2.0 * walk)
     return first, second, first * core.l2_hit + second * walk

@@ -26,9 +26,9 @@ def quantity(
     Raises:
         SpecError: not a number, or outside; the message says what is allowed.
     """
-    array = _array(value, unit, field)
-    numbers = array.values  # comparing DataArrays would align their indexes each time
-    allowed = np.isfinite(numbers) & (numbers <= high) & (numbers >= low if low else numbers > 0)
+    array = numbers(value, unit, field)
+    given = array.values  # comparing DataArrays would align their indexes each time
+    allowed = np.isfinite(given) & (given <= high) & (given >= low if low else given > 0)
     limits = f"at least {low:g}" if low else "above 0"
     limits += f" and at most {high:g}" if math.isfinite(high) else ""
     return _allowed(array, allowed, field, limits)
@@ -41,14 +41,14 @@ def size(value, field: str = "size") -> xr.DataArray:
 
 def share(value, field: str) -> xr.DataArray:
     """Return a number from 0 to 1, both allowed; as for `quantity`."""
-    array = _array(value, "dimensionless", field)
+    array = numbers(value, "dimensionless", field)
     allowed = (array.values >= 0) & (array.values <= 1)
     return _allowed(array, allowed, field, "from 0 (none) to 1 (all)")
 
 
 def nonnegative(value, unit: str, field: str) -> xr.DataArray:
     """Return a finite number of 0 or more; as for `quantity`."""
-    array = _array(value, unit, field)
+    array = numbers(value, unit, field)
     allowed = np.isfinite(array.values) & (array.values >= 0)
     return _allowed(array, allowed, field, "at least 0")
 
@@ -60,9 +60,19 @@ def _allowed(array: xr.DataArray, allowed: np.ndarray, field: str, limits: str) 
     return array
 
 
-def _array(value, unit: str, field: str) -> xr.DataArray:
+def numbers(value, unit: str, field: str) -> xr.DataArray:
+    """Return `value` in `unit`, whatever its sign; otherwise as `quantity`.
+
+    Raises:
+        SpecError: not a number, or an array of more than one dimension that does not name them.
+    """
     if isinstance(value, xr.DataArray):
-        return value.astype(np.float64)
+        try:
+            return value.astype(np.float64)
+        except (TypeError, ValueError):
+            raise SpecError(f"{field}: {str(value.values)[:60]!r} is not a number") from None
+    if np.ndim(value) > 1:
+        raise SpecError(f"{field}: give a DataArray for more than one dimension")
     if isinstance(value, list | tuple | np.ndarray) and np.ndim(value) == 1:
         values = [_number(item, unit, field) for item in value]
         return xr.DataArray(values, {field: values}, field)
@@ -70,9 +80,9 @@ def _array(value, unit: str, field: str) -> xr.DataArray:
 
 
 def _number(value, unit: str, field: str) -> float:
-    if isinstance(value, str):
-        return parse(value, unit, field, positive=False)
     try:
-        return float(value)
-    except (TypeError, ValueError, OverflowError):
+        return parse(value, unit, field, positive=False) if isinstance(value, str) else float(value)
+    except (SpecError, TypeError, ValueError, OverflowError) as err:
+        if isinstance(err, SpecError) and unit != "dimensionless":
+            raise
         raise SpecError(f"{field}: {str(value)[:40]!r} is not a number") from None

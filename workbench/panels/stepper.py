@@ -24,7 +24,12 @@ class Stepper(widgets.VBox):
         self.number = NumberSlider(label, value, 0, last)
         self.number.box.layout.width = "130px"
         self.player = widgets.Play(
-            value=value, min=0, max=last, interval=_FRAME_MS, show_repeat=False
+            value=value,
+            min=0,
+            max=last,
+            interval=_FRAME_MS,
+            show_repeat=False,
+            tooltip="Play, pause, stop: walk through the steps without clicking",
         )
         widgets.jslink((self.player, "value"), (self.number.slider, "value"))
         buttons = [
