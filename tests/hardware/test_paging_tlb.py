@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from workbench.errors import SpecError, UnknownNameError
 from workbench.hardware.paging import recorded
-from workbench.hardware.paging_tlb import longest_walk, lru_hits, mmus, translation
+from workbench.hardware.paging_tlb import longest_walk, lru_hits, mmus, nearest, translation
 
 MIB, GIB = 2**20, 2**30
 HUGE = 2 * MIB
@@ -115,3 +115,13 @@ def test_questions_without_meaning(wrong, message):
 def test_a_cpu_that_nobody_knows():
     with pytest.raises(UnknownNameError, match="AMD Zen 2"):
         translation(GIB, cpu="AMD Zen2")
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu"),
+    [("AMD EPYC 7742 64-Core Processor", "AMD Zen 2"), ("AMD EPYC 9654 96-Core Processor", "AMD Zen 4"),
+     ("Intel(R) Xeon(R) Platinum 8180 CPU @ 2.50GHz", "Intel Skylake"), ("Apple M4 Pro", "Apple M1"),
+     ("12th Gen Intel(R) Core(TM) i9-12900K", "Intel Golden Cove"), ("no such thing", "AMD Zen 2")],
+)  # fmt: skip
+def test_the_nearest_cpu_is_of_the_same_maker(name, cpu):
+    assert nearest(name) == cpu

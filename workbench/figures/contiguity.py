@@ -30,7 +30,7 @@ def map_traces() -> list:
     """Return the trace of the map, still empty."""
     bar = {
         "tickvals": [0.05, 0.9, 1.1, 1.5, 1.95],
-        "ticktext": ["free", "in use", f"{_FEWEST:.2%} pinned", "1 %", "all pinned"],
+        "ticktext": ["free", "in use", f"{_FEWEST * 100:g} % pinned", "1 %", "all pinned"],
         "len": 0.42, "y": 1.0, "yanchor": "top", "x": 0.4, "thickness": 14,
     }  # fmt: skip
     return [

@@ -2,6 +2,7 @@
 
 import functools
 import math
+import re
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from workbench.hardware.storage_input import size
 
 PATTERNS = ("random", "streaming")
 HUGE, GIANT = 2.0**21, 2.0**30  # from here on a TLB has other entries
+_TEXTS = ("cpu", "pattern", "source")
 _STEPS = 40  # halvings that find how long a cache remembers
 
 
@@ -36,6 +38,18 @@ class Mmu(NamedTuple):
 def mmus() -> dict[str, Mmu]:
     """Return CPU -> Mmu of datasets/tlb.csv."""
     return {row["cpu"]: _mmu(row) for row in data.rows("tlb.csv")}
+
+
+def nearest(name: str) -> str:
+    """Return the CPU of `mmus()` whose TLB is nearest to that of a processor.
+
+    Args:
+        name: as the system gives it. The last row of datasets/tlb.csv whose pattern fits it counts;
+            the first one, if none does.
+    """
+    rows = data.rows("tlb.csv")
+    fitting = [row["cpu"] for row in rows if re.search(row["pattern"], name)]
+    return (fitting or [rows[0]["cpu"]])[-1]
 
 
 def mmu(cpu: str | Mmu) -> Mmu:
@@ -208,7 +222,7 @@ def _access(core: Mmu, lines, rates):
 
 
 def _mmu(row: dict[str, str]) -> Mmu:
-    number = {name: float(value) for name, value in row.items() if name not in ("cpu", "source")}
+    number = {name: float(value) for name, value in row.items() if name not in _TEXTS}
     names = ("l1_entries", "l1_huge", "l1_giant", "l2_entries", "l2_giant")
     first, huge, giant, second, second_giant = (number[name] for name in names)
     caches = np.array([number[f"cache{i}_KiB"] for i in (1, 2, 3)]) * 2**10

@@ -10,11 +10,12 @@ import xarray as xr
 from workbench.figures import paging as figure
 from workbench.figures import theme
 from workbench.hardware import paging
-from workbench.hardware.paging_tlb import mmus, translation
+from workbench.hardware.paging_tlb import mmus, nearest, translation
 from workbench.panels.controls import NumberSlider
 from workbench.panels.decimal import DecimalSlider
 from workbench.panels.panel import Panel
 from workbench.panels.probe import measure
+from workbench.probe import system
 from workbench.units import human_bytes
 
 _AROUND = tuple(2**n for n in range(12, 22))
@@ -47,7 +48,8 @@ class PagingPanel(Panel):
                 "bandwidth": DecimalSlider("sequential [GB/s]", 1.3, 0.05, 20.0, 0.05),
             },
             "Machine": {
-                "cpu": widgets.Dropdown(options=list(mmus()), description="TLB of", layout=wide),
+                "cpu": widgets.Dropdown(options=list(mmus()), value=nearest(system.cpu_name()), description="TLB of",
+                                       layout=wide),
                 "virtual": widgets.Checkbox(False, description="in a virtual machine", **plain),
             },
         }  # fmt: skip
