@@ -12,8 +12,8 @@ from workbench.engine.attention import Rules
 from workbench.engine.matmul import COMPILER_OPTIONS
 
 CONTEXT, HEADS, KV_HEADS, HEAD_DIM, PAGE = 4096, 32, 8, 128, 16  # Llama-3-8B's attention
-RUNS = 31
-BLOCKS = (128, 256, 512, CONTEXT)
+RUNS = 41
+BLOCKS = (16, 32, 64, 128)
 
 
 def seconds(calls: dict) -> dict[str, list[float]]:
@@ -51,7 +51,8 @@ def calls(format: str) -> tuple[dict, int]:
         kv_cache_paged.attend, static_argnames="rules", compiler_options=COMPILER_OPTIONS
     )
     length = jnp.int32(CONTEXT)
-    timed = {}
+    whole = Rules(block=CONTEXT)  # the contiguous cache as it lies, in one dot
+    timed = {f"contiguous {CONTEXT}": lambda: contiguous(cache, q, rules=whole)}
     for rules in map(lambda block: Rules(block=block), BLOCKS):
         timed[f"contiguous {rules.block}"] = lambda r=rules: contiguous(cache, q, rules=r)
         timed[f"paged {rules.block}"] = lambda r=rules: paged(pool, table, length, q, rules=r)

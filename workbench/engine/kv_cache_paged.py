@@ -95,7 +95,8 @@ def attend(pool: Pool, table, length, q, *, sinks=None, rules: Rules = PLAIN) ->
         length: filled tokens, those of `q` included.
         q: (tokens, heads, head_dim), the last `tokens` positions.
         sinks: (heads,) learned logits or None.
-        rules: mask, cap, block (rounded up to whole pages) and accumulator.
+        rules: mask, cap, block (rounded up to whole pages, each a piece of the
+            compiled code: 32 to 128 tokens) and accumulator.
 
     Returns:
         (tokens, heads, head_dim) in the dtype of `q`.
@@ -120,10 +121,17 @@ def _attend(pool: Pool, table, length, q, sinks, rules: Rules) -> Array:
 
 
 def _gather(pool: Pool, parts, pages: Array) -> Array:
-    """Return the pages' tokens in order: (kv_heads, pages x page, head_dim)."""
-    gathered = tuple(part.at[pages].get(mode="promise_in_bounds") for part in parts)
-    values = decode(gathered, pool.format).swapaxes(0, 1)  # (G, pages, page, D)
-    return values.reshape(values.shape[0], -1, values.shape[-1])
+    """Return the pages' tokens in order: (kv_heads, pages x page, head_dim).
+
+    Each page is cut and decoded where it lies: XLA writes that in one pass, in the order the dots
+    want, where a gather of pages is a copy that must be turned by another.
+    """
+    cut = partial(lax.dynamic_index_in_dim, keepdims=False)
+    each = [
+        decode(tuple(cut(part, pages[i]) for part in parts), pool.format)
+        for i in range(pages.shape[0])
+    ]
+    return jnp.concatenate(each, axis=1)
 
 
 @dataclass
