@@ -9,6 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
+from workbench.probe.system import threads_allowed
+
 _I32, _PTR = c.c_int32, c.c_void_p
 
 
@@ -60,6 +62,7 @@ def _library() -> c.CDLL:
         c.c_bool,
         c.c_bool,
     ]
+    lib.llama_set_n_threads.argtypes = [_PTR, _I32, _I32]
     lib.llama_free.argtypes = lib.llama_model_free.argtypes = [_PTR]
     return lib
 
@@ -76,6 +79,8 @@ class LlamaCpp:
         params = self.lib.llama_context_default_params()
         params.words[0], params.words[1] = 1024, 1024  # n_ctx, n_batch
         self.context = self.lib.llama_init_from_model(self.model, params)
+        threads = threads_allowed()  # by default it takes four, which wait for each other busily
+        self.lib.llama_set_n_threads(self.context, threads, threads)
         self.batch = self.lib.llama_batch_init(1024, 0, 1)
 
     def close(self) -> None:
@@ -99,7 +104,7 @@ class LlamaCpp:
             self.batch.seq_id[i][0] = 0
         assert self.lib.llama_decode(self.context, self.batch) == 0
         rows = (self.lib.llama_get_logits_ith(self.context, i) for i in range(len(ids)))
-        return np.stack([np.ctypeslib.as_array(row, (self.vocab,)).copy() for row in rows])
+        return np.stack([np.ctypeslib.as_array(row, (self.vocab,)) for row in rows])
 
     def greedy(self, ids: list[int], count: int) -> tuple[list[int], list[float]]:
         """Return the likeliest continuation, and by how much each token led the second."""

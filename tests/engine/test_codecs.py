@@ -39,14 +39,17 @@ def random_blocks(name: str, count: int) -> np.ndarray:
 
 @pytest.fixture(scope="module")
 def tensors(gemma_path) -> dict[str, np.ndarray]:
-    """Gaussian weights, the same with outliers, and rows of two real tensors."""
+    """Gaussian weights, the same with outliers, and rows of two real tensors; all of one shape,
+    for which each codec compiles once."""
     rng = np.random.default_rng(1)
-    gauss = rng.standard_normal((32, 1024)).astype(np.float32)
+    gauss = rng.standard_normal((160, 256)).astype(np.float32)
     outlier = np.where(rng.random(gauss.shape) < 0.002, 30 * gauss, gauss)
     real, rows = read_header(gemma_path), {}
     for name in ("token_embd.weight", "blk.3.ffn_down.weight"):
         values = dequantised(real, name, 64)
-        rows[name] = np.ascontiguousarray(values.reshape(-1, 256))
+        for i in range(values.size // gauss.size):
+            part = values.reshape(-1)[i * gauss.size : (i + 1) * gauss.size]
+            rows[f"{name} {i}"] = part.reshape(gauss.shape)
     return {"gauss": gauss, "outlier": outlier} | rows
 
 

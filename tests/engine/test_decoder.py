@@ -141,21 +141,21 @@ def test_nothing_is_compiled_twice(small):
 
 
 def test_chunks_do_not_matter(small):
-    ids = np.random.default_rng(1).integers(3, 500, 48).tolist()
-    whole = logits_of(small, ids, 48)
+    ids = np.random.default_rng(1).integers(3, 500, 32).tolist()
+    whole = logits_of(small, ids, 32)
     np.testing.assert_allclose(logits_of(small, ids, 16), whole, atol=0.05)
     logits, _ = decoder_generate.prefill(small, empty_cache(small.arch, 1, 512), ids)
     np.testing.assert_allclose(logits[0], whole[-1], atol=0.05)
 
 
 def test_sequences_of_a_batch_do_not_meet(small):
-    ids = np.random.default_rng(2).integers(3, 500, (2, 8)).astype(np.int32)
+    ids = np.random.default_rng(2).integers(3, 500, (2, 16)).astype(np.int32)
     start = jnp.zeros(2, jnp.int32)
     both, _ = step(
         small.weights, empty_cache(small.arch, 2, 512), jnp.asarray(ids), start, None, small.arch
     )
     for i in range(2):
-        alone = logits_of(small, ids[i].tolist(), 8)
+        alone = logits_of(small, ids[i].tolist(), 16)
         np.testing.assert_allclose(both[i], alone, atol=0.05)
 
 
