@@ -14,6 +14,8 @@ PYTEST_ARGS ?= --numprocesses=2 --dist=loadfile
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
+# Python compiles what it imports, a small part of all that is installed.
+INSTALL := $(PIP) install --no-compile --editable
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 HAS_SCREEN := $(DISPLAY)$(WAYLAND_DISPLAY)$(filter Darwin,$(shell uname))
 NO_BROWSER := $(if $(HAS_SCREEN),,--no-browser)
@@ -45,11 +47,11 @@ env: $(VENV)/.env
 
 # The stamps are rebuilt only when pyproject.toml changes.
 $(VENV)/.lab: pyproject.toml | $(BIN)/python
-	$(PIP) install --editable .
+	$(INSTALL) .
 	touch $@
 
 $(VENV)/.env: pyproject.toml | $(BIN)/python
-	$(PIP) install --editable '.[test,peers]'
+	$(INSTALL) '.[test,peers]'
 	touch $(VENV)/.lab $@
 
 $(BIN)/python:
