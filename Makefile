@@ -9,8 +9,9 @@ PYTHON ?= python3
 VENV ?= .venv
 PORT ?= 8888
 NOTEBOOK ?= 00-start-here.ipynb
-# Whole files are dealt out, so that what a file sets up is set up once.
-PYTEST_ARGS ?= --numprocesses=2 --dist=loadfile
+# Whole files are dealt out, so that what a file sets up is set up once; in their order, since the
+# browser's, few tests but long ones, would otherwise come last and on one processor.
+PYTEST_ARGS ?= --numprocesses=2 --dist=loadfile --no-loadscope-reorder
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
