@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from workbench.engine import matmul_prefill
 from workbench.engine.matmul import COMPILER_OPTIONS, matmul, pack, rows
 from workbench.engine.matmul_pack import FLOATS, LAYOUTS
 from workbench.errors import SpecError
@@ -57,6 +58,13 @@ def test_prefill_rounds_to_bfloat16_at_most(tensor_type):
     # two factors of 8 significant bits, each off by at most 2^-9 and on average well below
     limit = 1e-6 if tensor_type in ("F16", "F32") else 2**-8
     assert relative_error(tensor_type, (48, 512), tokens=5) < limit
+
+
+@pytest.mark.parametrize(("halved", "least", "most"), [(False, 0, 1e-6), (True, 2**-12, 2**-8)])
+def test_prefill_multiplies_what_the_processor_is_fast_at(monkeypatch, halved, least, most):
+    monkeypatch.setattr(matmul_prefill, "_has_bfloat16", lambda: halved)
+    tokens = 6 + halved  # what was compiled for a number of tokens is not compiled again
+    assert least <= relative_error("Q4_K", (48, 512), tokens) < most
 
 
 @settings(max_examples=6, deadline=None)

@@ -19,7 +19,7 @@ m_j = b mod 2^(w(j+1)) telescope: e_j = (m_j - m_(j-1)) / 2^(wj), so
 
 and the weights cost a mask, a conversion and a fused multiply-add a slot, while the bracket is
 computed once for all rows. Activations stay float32 in decode (llama.cpp rounds them to 8 bits) and
-are bfloat16 in prefill of quantised types.
+are bfloat16 in prefill of quantised types where the processor multiplies that.
 """
 
 import functools
