@@ -20,10 +20,11 @@ class UnknownNameError(WorkbenchError):
 
     def __init__(self, kind: str, name: str, known: list[str]):
         near = get_close_matches(str(name), known, n=3, cutoff=0.5)
-        hint = (
-            f"did you mean {', '.join(near)}?"
-            if near
-            else f"see {kind}s() for the {len(known)} known."
-        )
+        if near:
+            hint = f"did you mean {', '.join(near)}?"
+        elif kind in ("device", "model"):  # hundreds
+            hint = f"see {kind}s() for the {len(known)} known."
+        else:
+            hint = f"known are {', '.join(known)}."
         super().__init__(f"{kind} {str(name)[:80]!r} is not known: {hint}")
         self.suggestions = near

@@ -22,9 +22,9 @@ def panel_classes() -> list[type[Panel]]:
         for m in pkgutil.iter_modules(panels.__path__)
     ]
     found = [kind for room in rooms for _, kind in inspect.getmembers(room, inspect.isclass)]
-    return sorted(
-        {k for k in found if issubclass(k, Panel) and k is not Panel}, key=lambda k: k.__name__
-    )
+    panels_found = {k for k in found if issubclass(k, Panel) and k is not Panel}
+    alone = {k for k in panels_found if "path" not in inspect.signature(k).parameters}
+    return sorted(alone, key=lambda k: k.__name__)
 
 
 def moves(control) -> list:

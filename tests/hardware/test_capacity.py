@@ -49,6 +49,18 @@ def test_a_card_keeps_little_for_itself_and_an_apu_shares():
     assert 64 * GiB < usable("ryzen ai max+ 395", "128 GiB") < 128 * GiB
 
 
+def test_a_board_holds_what_it_was_seen_to_run():
+    """A Raspberry Pi 400 of 4 GB decodes Llama 3.2 3B in Q4_K_M at 1.6 token/s (geerlingguy/ai-benchmarks)."""
+    found = wb.predict(
+        wb.Model.preset("llama-3.2-3b"),
+        wb.Device.preset("raspberry-pi-400"),
+        wb.Workload(context=2048),
+        quant="Q4_K_M",
+        engine="ollama",
+    )
+    assert found.fits
+
+
 @pytest.mark.parametrize(
     "name, quant, gigabytes, fits",
     [

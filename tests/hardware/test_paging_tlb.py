@@ -115,6 +115,8 @@ def test_questions_without_meaning(wrong, message):
 def test_a_cpu_that_nobody_knows():
     with pytest.raises(UnknownNameError, match="AMD Zen 2"):
         translation(GIB, cpu="AMD Zen2")
+    with pytest.raises(UnknownNameError, match="known are AMD Zen 2, "):
+        translation(GIB, cpu="my own")
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,17 @@ def test_every_given_alias_and_short_name_finds_its_machine():
 
 
 @pytest.mark.parametrize(
+    "name, fp32",
+    [("rtx 3090", 35.6), ("rtx 4090", 82.6), ("rtx 2080 ti", 13.4), ("gtx 1080", 8.9), ("rx 6700 xt", 13.2)],
+)  # fmt: skip
+def test_8_bit_dot_products_run_at_four_times_fp32(name, fp32):
+    """DP4A and V_DOT4 multiply four pairs where FP32 multiplies one; TFLOPS of the vendors' data sheets."""
+    device, rows = Device.preset(name), data.rows("device_generations.csv")
+    [share] = [row["dot_share"] for row in rows if row["generation"] == device.generation]
+    assert device.flops * float(share) == pytest.approx(4 * fp32 * 1e12, rel=0.05)
+
+
+@pytest.mark.parametrize(
     ("spelling", "name"),
     [("rtx 4090", "NVIDIA GeForce RTX 4090"), ("RTX4090", "NVIDIA GeForce RTX 4090"),
      ("NVIDIA GeForce RTX 4070 Laptop GPU", "NVIDIA GeForce RTX 4070 Laptop 8GB"),

@@ -28,7 +28,8 @@ def budget_of(device, wired_limit: float | None = None) -> Budget:
         wired_limit: bytes, an explicit `iogpu.wired_limit_mb` or GTT size; overrides the default rule.
 
     The rules (datasets/capacity.csv): macOS lets the GPU wire 2/3 of up to 36 GiB and 3/4 above; a discrete card
-    keeps some memory for the driver and the desktop; a CPU or APU shares its memory with the system.
+    keeps some memory for the driver and the desktop; a CPU or APU shares its memory with the system, a small board
+    with a smaller one.
     """
     if wired_limit is not None:
         return Budget(wired_limit, data.rule("runtime_bytes"))
@@ -37,9 +38,10 @@ def budget_of(device, wired_limit: float | None = None) -> Budget:
         ratio = jnp.where(small, data.rule("wired_ratio_small"), data.rule("wired_ratio_large"))
         usable = device.memory * ratio
     elif device.unified:
-        usable = jnp.maximum(
-            device.memory - data.rule("system_bytes"), device.memory * data.rule("shared_ratio")
+        system = data.rule(
+            "board_system_bytes" if device.device_class == "sbc" else "system_bytes"
         )
+        usable = jnp.maximum(device.memory - system, device.memory * data.rule("shared_ratio"))
     else:
         usable = device.memory * data.rule("card_ratio")
     return Budget(usable, data.rule("runtime_bytes"))

@@ -114,8 +114,14 @@ _PRODUCTS = {
     "library": 0.3,
 }
 
-#: Terms that start from the share of its peak FLOP/s that a generation was measured to reach, where that is known.
-_MATRIX_TERMS = ("attention", "compute", "dense", "experts")
+#: Terms that start from a share of a generation's peak FLOP/s that is known before any row, and its column: what its
+#: matrix products were measured to reach; for one token, which engines multiply without matrix units, 8-bit dot products.
+_SHARES = {
+    "attention": "matrix_share",
+    "compute": "dot_share",
+    "dense": "matrix_share",
+    "experts": "matrix_share",
+}
 
 PREFILL = {
     "weights": Term(1.2, 0.2, {"backend": 0.2}),
@@ -216,10 +222,10 @@ class Layout:
 @functools.cache
 def _expected(term: str, effect: str) -> dict[str, float]:
     """Return the pools of an effect of which something is known before any row: generation -> log coefficient."""
-    if term not in _MATRIX_TERMS or effect != "generation":
+    if term not in _SHARES or effect != "generation":
         return {}
-    rows = data.rows("device_generations.csv")
-    return {r["generation"]: -math.log(float(r["matrix_share"])) for r in rows if r["matrix_share"]}
+    column, rows = _SHARES[term], data.rows("device_generations.csv")
+    return {r["generation"]: -math.log(float(r[column])) for r in rows if r[column]}
 
 
 def joined(effect: str, keys: dict[str, np.ndarray]) -> list[str]:
