@@ -38,9 +38,7 @@ def budget_of(device, wired_limit: float | None = None) -> Budget:
         ratio = jnp.where(small, data.rule("wired_ratio_small"), data.rule("wired_ratio_large"))
         usable = device.memory * ratio
     elif device.unified:
-        system = data.rule(
-            "board_system_bytes" if device.device_class == "sbc" else "system_bytes"
-        )
+        system = data.rule("board_system_bytes" if device.device_class == "sbc" else "system_bytes")
         usable = jnp.maximum(device.memory - system, device.memory * data.rule("shared_ratio"))
     else:
         usable = device.memory * data.rule("card_ratio")

@@ -114,8 +114,9 @@ _PRODUCTS = {
     "library": 0.3,
 }
 
-#: Terms that start from a share of a generation's peak FLOP/s that is known before any row, and its column: what its
-#: matrix products were measured to reach; for one token, which engines multiply without matrix units, 8-bit dot products.
+#: Terms that start from a share of a generation's peak FLOP/s that is known before any row, and its column: what
+#: its matrix products were measured to reach; for one token, which engines multiply without matrix units, the rate
+#: of 8-bit dot products.
 _SHARES = {
     "attention": "matrix_share",
     "compute": "dot_share",
