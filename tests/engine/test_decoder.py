@@ -88,9 +88,6 @@ def test_every_format_is_llama_cpps(quant, folder):
     for peer in (exact, rounded):
         peer.close()
     assert ours <= 0.01 and ours <= max(theirs, 1e-5)
-    if quant == "Q4_K":  # the kernels of all formats are held to `gguf` in test_matmul.py
-        one_by_one = logits_of(decoder, ids[:8], 1)
-        assert agreement(truth[:8], one_by_one)[1] < 1e-5
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +116,7 @@ def test_real_model_is_llama_cpps(gemma, gemma_path, tmp_path_factory):
     print(f"float32: same top-1 at {same:.1%}, KL {divergence:.6f}")
     assert divergence <= 0.001
     assert same >= 0.98 and (lost(truth, ours.argmax(-1)) <= NEAR_TIE).mean() >= 0.99
-    same, divergence = agreement(rounded.logits(ids), ours)
+    same, divergence = agreement(rounded.logits(ids[:200]), ours[:200])
     print(f"quantised: same top-1 at {same:.1%}, KL {divergence:.6f}")
     assert divergence <= 0.01
     for prompt in PROMPTS:

@@ -69,7 +69,7 @@ def step_flops(loaded, batch: int, context: int) -> float:
 
 
 @pytest.mark.parametrize("context", [32, 128])
-@pytest.mark.parametrize("batch", [1, 2, 4])
+@pytest.mark.parametrize("batch", [1, 4])
 def test_flops_are_xlas(loaded, batch, context, monkeypatch):
     decoder_, load_ = loaded
     if decoder_.arch.experts and batch > 1:

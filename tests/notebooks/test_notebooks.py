@@ -1,5 +1,6 @@
-"""Every notebook runs top to bottom, and none is kept with its outputs."""
+"""Every notebook runs top to bottom, in JupyterLab where there is a browser, and none is kept with its outputs."""
 
+import os
 import time
 from pathlib import Path
 
@@ -10,10 +11,13 @@ from nbclient import NotebookClient
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 HANG_S = 180  # one cell, on a machine that does much else
 
+HAS_BROWSER = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium")).exists()
+
 every_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
 @pytest.mark.notebook
+@pytest.mark.skipif(HAS_BROWSER, reason="tests/browser runs it in JupyterLab")
 @every_notebook
 def test_runs(path, tmp_path):
     """Runs in an empty folder, so that no notebook leans on where it was started."""
